@@ -4,8 +4,10 @@ import errno
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -14,7 +16,7 @@ from ddptui.doctor import folders
 from ddptui.doctor.finding import Finding
 from ddptui.host.rank_side import NoAnswer
 from tests.support.doctoring import GB, only
-from tests.support.failing import failing_with
+from tests.support.failing import failing, failing_with
 
 
 def test_the_runs_folder_is_written_to_and_nothing_stays(tmp_path: Path) -> None:
@@ -47,25 +49,19 @@ def test_less_than_a_gigabyte_of_disk_is_warned_about(tmp_path: Path, monkeypatc
         assert [*folders.runs(str(tmp_path))][-1].remedy == remedy
 
 
-def test_the_wire_is_tried() -> None:
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("Hub", failing_with(errno.ENOENT)),  # there is no folder for sockets
+        ("_hello", lambda _: False),
+        ("_hello", failing(NoAnswer("killed by SIGABRT"))),
+    ],
+)
+def test_a_wire_on_which_nobody_is_heard_is_fatal(
+    name: str, found: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert not only(folders.sockets()).fatal
-
-
-def test_without_a_folder_for_sockets_nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folders, "Hub", failing_with(errno.ENOENT))
-    finding = only(folders.sockets())
-    assert finding.fatal
-    assert "export TMPDIR=" in finding.remedy
-
-
-@pytest.mark.parametrize("heard", [False, NoAnswer("killed by SIGABRT")])
-def test_a_wire_on_which_nobody_is_heard_is_fatal(heard: bool | NoAnswer, monkeypatch: pytest.MonkeyPatch) -> None:
-    def hello(_: object) -> bool:
-        if isinstance(heard, NoAnswer):
-            raise heard
-        return heard
-
-    monkeypatch.setattr(folders, "_hello", hello)
+    monkeypatch.setattr(folders, name, found)
     finding = only(folders.sockets())
     assert finding.fatal
     assert "export TMPDIR=" in finding.remedy

@@ -20,7 +20,6 @@ def test_this_host_does_what_ranks_ask_of_it() -> None:
         (50, 40, "the same in another process, in steps of 0.04 µs", ""),
         (50, 4_000_000, "in steps of 4e+03 µs", "clock source"),
         (50, 0, "in steps of 0 µs", "clock source"),
-        (10_000_200, 40, "two processes differ by 10 ms", "selftest"),
         (-10_000_000, 40, "two processes differ by 10 ms", "selftest"),
     ],
 )

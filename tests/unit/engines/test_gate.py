@@ -11,13 +11,12 @@ import msgspec
 import pytest
 import zmq
 
-from ddptui.config.trial import Bottleneck
 from ddptui.engines import gate
 from ddptui.engines.gate import LAST_PORT, TRIES, bind_near
 from ddptui.engines.hub import Hub
 from ddptui.wire.connection import KEYS, Keys, use_keys
 from ddptui.wire.messages import RankMessage
-from ddptui.wire.records import Alive, SetBottleneck
+from ddptui.wire.records import Alive
 from tests.support.builders import hello, ready
 
 SOON_MS = 5_000
@@ -58,18 +57,8 @@ def other_pair() -> tuple[str, str]:
     return public.decode(), secret.decode()
 
 
-def say(hub: Hub, message: RankMessage) -> bytes:
+def packed(message: RankMessage) -> bytes:
     return msgspec.msgpack.encode([message])
-
-
-def test_a_rank_with_the_keys_is_heard_and_told(hub: Hub, context: "zmq.Context[zmq.Socket[bytes]]") -> None:
-    with closing(connected(context, hub, keys_of(hub))) as rank:
-        words = hello(0, token=hub.token, world_size=1)
-        rank.send(say(hub, words))
-        assert hub.receive(SOON_MS) == [words]
-        hub.send(Alive())
-        assert rank.poll(SOON_MS)
-        assert msgspec.msgpack.decode(rank.recv(), type=Alive) == Alive()
 
 
 @pytest.mark.parametrize("stranger", ["no keys", "another server's key", "a pair of its own"])
@@ -83,15 +72,17 @@ def test_who_has_not_the_keys_gets_nothing_in_and_nothing_out(
         "a pair of its own": Keys(right.server, *other_pair()),  # it knows where to go, and was not given a pair
     }[stranger]
     with closing(connected(context, hub, right)) as rank, closing(connected(context, hub, keys)) as spy:
-        rank.send(say(hub, hello(0, token=hub.token, world_size=1)))
-        assert hub.receive(SOON_MS)
+        words = hello(0, token=hub.token, world_size=1)
+        rank.send(packed(words))
+        assert hub.receive(SOON_MS) == [words]
         with suppress(zmq.Again):  # it has been put out already
-            spy.send(say(hub, hello(0, token=hub.token, world_size=1)), zmq.NOBLOCK)
+            spy.send(packed(words), zmq.NOBLOCK)
         assert hub.receive(NEVER_MS) == []
         assert hub.refused == 0  # it has not come so far
-        hub.send(SetBottleneck(bottleneck=(Bottleneck(at="data", ranks=(0,), sleep_ms=1),)))
+        hub.send(Alive())
         assert not spy.poll(NEVER_MS)
         assert rank.poll(SOON_MS)
+        assert msgspec.msgpack.decode(rank.recv(), type=Alive) == Alive()
 
 
 def test_bytes_that_are_no_zeromq_get_a_greeting_and_no_more(hub: Hub) -> None:
@@ -123,24 +114,26 @@ def test_when_the_door_is_shut_who_is_inside_stays_and_nobody_comes_in(
 ) -> None:
     with Hub(2, at=("127.0.0.1", FIRST_PORT)) as hub, closing(connected(context, hub, keys_of(hub))) as rank:
         first, second = (hello(number, token=hub.token, world_size=2) for number in (0, 1))
-        rank.send(say(hub, first))
+        rank.send(packed(first))
         assert hub.receive(SOON_MS) == [first]
         knocked_at(hub, 0, monkeypatch)
         with closing(connected(context, hub, keys_of(hub))) as newcomer:
-            newcomer.send(say(hub, second))
+            newcomer.send(packed(second))
             assert hub.receive(NEVER_MS) == []
-            rank.send(say(hub, ready(0)))
+            rank.send(packed(ready(0)))
             assert hub.receive(SOON_MS) == [ready(0)]
             hub.send(Alive())
             assert rank.poll(SOON_MS)
             knocked_at(hub, 100_000, monkeypatch)
             assert hub.receive(SOON_MS) == [second]
-        rank.send(say(hub, ready(0)))
+        rank.send(packed(ready(0)))
         assert hub.receive(SOON_MS) == [ready(0)]
         assert hub.refused == 0
 
 
-def test_a_hub_that_is_closed_leaves_its_port_free_and_no_file_open(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hub_has_keys_and_a_port_of_its_own_and_once_closed_leaves_the_port_free_and_no_file_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def open_and_close(port: int) -> str:
         with Hub(1, at=("127.0.0.1", port)) as hub:
             knocked_at(hub, 0, monkeypatch)
@@ -149,34 +142,25 @@ def test_a_hub_that_is_closed_leaves_its_port_free_and_no_file_open(monkeypatch:
                 assert raw.recv(1)
             return hub.endpoint
 
+    with Hub(1, at=("127.0.0.1", FIRST_PORT)) as one, Hub(1, at=("127.0.0.1", FIRST_PORT)) as other:
+        assert one.endpoint != other.endpoint
+        assert not {*keys_of(one), one.token} & {*keys_of(other), other.token}
+        assert len(one.token) >= 32
     endpoint = open_and_close(FIRST_PORT)
     before = len(os.listdir("/dev/fd"))
     assert open_and_close(int(endpoint.rsplit(":", 1)[1])) == endpoint
     assert len(os.listdir("/dev/fd")) == before
 
 
-def test_no_port_is_tried_beyond_the_last(
+def test_where_all_ports_are_taken_it_says_so_and_tries_none_beyond_the_last(
     context: "zmq.Context[zmq.Socket[bytes]]", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried = []
 
-    def taken(where: tuple[str, int], backlog: int) -> None:
+    def is_taken(where: tuple[str, int], backlog: int) -> None:
         tried.append(where[1])
         raise OSError(errno.EADDRINUSE, "taken")
 
-    monkeypatch.setattr(gate, "create_server", taken)
-    with closing(context.socket(zmq.ROUTER)) as last, pytest.raises(OSError, match="from 65530 to 65535 are taken"):
-        bind_near(last, "127.0.0.1", 65_530)
-    assert tried == list(range(65_530, LAST_PORT + 1))
-
-
-def test_two_launches_have_other_keys_and_other_ports() -> None:
-    with Hub(1, at=("127.0.0.1", FIRST_PORT)) as one, Hub(1, at=("127.0.0.1", FIRST_PORT)) as other:
-        assert one.endpoint != other.endpoint
-        assert not set(keys_of(one)) & set(keys_of(other))
-
-
-def test_where_all_ports_are_taken_it_says_so(context: "zmq.Context[zmq.Socket[bytes]]") -> None:
     with ExitStack() as taken:
         for _ in range(TRIES):
             bind_near(taken.enter_context(closing(context.socket(zmq.ROUTER))), "127.0.0.1", ALL_TAKEN)
@@ -185,3 +169,7 @@ def test_where_all_ports_are_taken_it_says_so(context: "zmq.Context[zmq.Socket[b
             bind_near(last, "127.0.0.1", ALL_TAKEN)
         with pytest.raises(OSError, match="address"):
             bind_near(last, "203.0.113.9", ALL_TAKEN)
+        monkeypatch.setattr(gate, "create_server", is_taken)
+        with pytest.raises(OSError, match="from 65530 to 65535 are taken"):
+            bind_near(last, "127.0.0.1", 65_530)
+    assert tried == list(range(65_530, LAST_PORT + 1))

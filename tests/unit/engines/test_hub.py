@@ -12,21 +12,15 @@ import pytest
 import zmq
 from msgspec.structs import replace
 
-from ddptui import __version__
 from ddptui.config.trial import Bottleneck
 from ddptui.engines.hub import MOST_BYTES_OF_A_STRANGER, Hub
 from ddptui.host.folders import LOCK, TemporaryFolder
-from ddptui.wire.limits import MOST_BYTES_A_FRAME
 from ddptui.wire.messages import Failed, Heartbeat, Position, RankMessage, Step
 from ddptui.wire.records import ConsoleMessage, Look, SetBottleneck, Stop
 from tests.support.builders import done, heartbeat, hello, ready, step
 
 SOON_MS = 5_000  # for what must come
 NEVER_MS = 100  # for what must not
-OTHER_VERSION = (
-    "rank 0 speaks version 2 of ddptui's protocol, this console version 1: "
-    f"install ddptui {__version__} where the ranks run, too"
-)
 
 
 @pytest.fixture
@@ -75,25 +69,14 @@ def peer(hub: Hub) -> Iterator[Callable[[], Peer]]:
 MakePeer = Callable[[], Peer]
 
 
-def test_a_rank_with_the_token_is_let_in(hub: Hub, peer: MakePeer) -> None:
-    words = hello(1, token=hub.token)
-    assert peer().say(words) == [words]
-    assert (hub.hellos, hub.refused) == ({1: words}, 0)
-
-
-def test_the_hello_may_bring_more_along(hub: Hub, peer: MakePeer) -> None:
-    said = [hello(0, token=hub.token), ready(0), step(0)]
-    assert peer().say(*said) == said
-
-
-def test_what_a_known_rank_says_comes_through_in_order(hub: Hub, peer: MakePeer) -> None:
-    rank = peer()
-    rank.say(hello(0, token=hub.token))
-    said = [step(0, number) for number in range(5)]
+def test_what_a_rank_with_the_token_says_comes_through_in_order(hub: Hub, peer: MakePeer) -> None:
+    rank, words = peer(), hello(1, token=hub.token)
+    assert rank.say(words, ready(1), step(1)) == [words, ready(1), step(1)]
+    said = [step(1, number) for number in range(5)]
     assert rank.say(*said) == said
-    assert rank.say(done(0)) == [done(0)]
-    assert rank.say() == []
-    assert hub.refused == 0
+    assert rank.say(done(1)) == [done(1)]
+    assert rank.say() == hub.receive(0) == []
+    assert (hub.hellos, hub.refused) == ({1: words}, 0)
 
 
 def test_a_wrong_token_is_refused_and_not_answered(hub: Hub, peer: MakePeer) -> None:
@@ -108,13 +91,14 @@ def test_nobody_speaks_before_the_hello(hub: Hub, peer: MakePeer) -> None:
     assert peer().say(step(0)) == []
     assert peer().say(step(0), hello(0, token=hub.token)) == []
     assert peer().say() == []
-    assert (hub.refused, hub.hellos) == (3, {})
+    frame = msgspec.msgpack.encode([hello(0, token=hub.token)])
+    assert peer().send(frame, frame) == []  # a message of many frames
+    assert (hub.refused, hub.hellos) == (4, {})
 
 
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"version": 2}, OTHER_VERSION),
         ({"rank": 2}, "rank 2 of 2 connected to a launch of 2 ranks"),
         ({"rank": -1}, "rank -1 of 2 connected to a launch of 2 ranks"),
         ({"world_size": 3}, "rank 0 of 3 connected to a launch of 2 ranks"),
@@ -135,14 +119,6 @@ def test_a_rank_that_is_here_already_is_not_replaced(hub: Hub, peer: MakePeer) -
     assert hub.refused == 1
     assert hub.hellos[0].pid == 1
     assert first.say(step(0)) == [step(0)]
-
-
-def test_a_rank_that_comes_later_is_told_what_stands(hub: Hub, peer: MakePeer) -> None:
-    first, second = peer(), peer()
-    first.say(hello(0, token=hub.token))
-    hub.send(Look(per_s=25))
-    second.say(hello(1, token=hub.token))
-    assert [rank.heard() for rank in (first, second)] == [Look(per_s=25)] * 2
 
 
 @pytest.mark.parametrize("hub", [0], indirect=True)
@@ -217,19 +193,6 @@ def test_garbage_is_refused_from_strangers_and_from_ranks(hub: Hub, peer: MakePe
     assert rank.say(step(0)) == [step(0)]
 
 
-def test_a_message_of_many_frames_is_refused(hub: Hub, peer: MakePeer) -> None:
-    frame = msgspec.msgpack.encode([hello(0, token=hub.token)])
-    assert peer().send(frame, frame) == []
-    assert (hub.refused, hub.hellos) == (1, {})
-
-
-def test_a_frame_that_is_too_long_never_arrives(hub: Hub, peer: MakePeer) -> None:
-    rank = peer()
-    rank.socket.send(bytes(MOST_BYTES_A_FRAME + 1))
-    assert hub.receive(NEVER_MS) == []
-    assert peer().say(hello(0, token=hub.token)) == [hello(0, token=hub.token)]
-
-
 def test_of_a_stranger_no_long_frame_is_read(hub: Hub, peer: MakePeer) -> None:
     stranger, words = peer(), hello(0, token=hub.token)
     assert stranger.say(words, *[step(0)] * (MOST_BYTES_OF_A_STRANGER // 100)) == []
@@ -239,15 +202,14 @@ def test_of_a_stranger_no_long_frame_is_read(hub: Hub, peer: MakePeer) -> None:
     assert stranger.say(*long) == long
 
 
-def test_receiving_ends_when_nothing_comes(hub: Hub) -> None:
-    assert hub.receive(0) == []
-    assert hub.receive(10) == []
-
-
-def test_the_console_can_tell_all_ranks_or_some(hub: Hub, peer: MakePeer) -> None:
+def test_the_console_can_tell_all_ranks_or_some_or_nobody(hub: Hub, peer: MakePeer) -> None:
+    hub.send(Stop(why="nobody is here"))
+    hub.send(Stop(why="enough"), ranks=[0, 1, 7])
     ranks = [peer(), peer()]
-    for number, rank in enumerate(ranks):
-        rank.say(hello(number, token=hub.token))
+    ranks[0].say(hello(0, token=hub.token))
+    hub.send(Look(per_s=25))
+    ranks[1].say(hello(1, token=hub.token))
+    assert [rank.heard() for rank in ranks] == [Look(per_s=25)] * 2  # who comes later is told what stands
     stranger = peer()
     stranger.say(hello(0, token="guessed"))
 
@@ -259,11 +221,6 @@ def test_the_console_can_tell_all_ranks_or_some(hub: Hub, peer: MakePeer) -> Non
     assert ranks[1].heard() == Stop(why="enough")
     assert ranks[0].heard(NEVER_MS) is None
     assert stranger.heard(NEVER_MS) is None
-
-
-def test_telling_nobody_is_no_mistake(hub: Hub) -> None:
-    hub.send(Stop(why="enough"))
-    hub.send(Stop(why="enough"), ranks=[0, 1, 7])
 
 
 def folder_of(hub: Hub) -> Path:
@@ -298,9 +255,3 @@ def test_a_hub_that_cannot_be_opened_leaves_nothing_behind(
         Hub(world_size=1, at=at)
     assert not folder.path.exists()
     assert threading.enumerate() == threads
-
-
-def test_each_launch_has_a_token_of_its_own() -> None:
-    with Hub(world_size=1) as one, Hub(world_size=1) as other:
-        assert one.token != other.token
-        assert len(one.token) >= 32

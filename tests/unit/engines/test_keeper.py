@@ -113,18 +113,12 @@ def is_gone(process: psutil.Process) -> bool:
         ("", 0),
         ("raise SystemExit(3)", 3),
         ("import os; os.kill(os.getpid(), 9)", -9),
-        ("import os; os.abort()", -signal.SIGABRT),
         ("import os; os.kill(os.getpid(), 15)", -15),
     ],
 )
 def test_it_ends_as_the_launcher_did(kept: Kept, tmp_path: Path, script: str, code: int) -> None:
     assert await_end(kept(script)) == code
     assert (tmp_path / "own").is_dir()  # the console is there, and takes it away itself
-
-
-def test_what_the_launcher_prints_is_in_its_log(kept: Kept, tmp_path: Path) -> None:
-    await_end(kept("import sys; print('out'); sys.exit('error')"))
-    assert sorted((tmp_path / "launcher.log").read_text().splitlines()) == ["error", "out"]
 
 
 def test_who_escaped_goes_when_the_launcher_ends_by_itself(kept: Kept, tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """The exact command and environment of each launch mode."""
 
-import importlib.util
 import os
 import platform
 import subprocess
@@ -12,7 +11,6 @@ from typing import Any
 import pytest
 
 from ddptui.config.fields import choices
-from ddptui.config.launch_modes import LAUNCH_MODES
 from ddptui.config.trial import LaunchMode
 from ddptui.config.trial_text import from_arguments
 from ddptui.config.values import make_trial
@@ -42,11 +40,7 @@ COMMANDS: dict[str, tuple[dict[str, Any], list[str]]] = {
         {"launch": "launch", "world_size": 3, "lr": 0.5},
         ["py", "-m", TORCH_MODULE, "--standalone", "--nproc_per_node=3", "-m", "workers.launch", "lr=0.5"],
     ),
-    "spawn, all defaults": ({}, ["py", "-m", "workers.spawn"]),
-    "launch, all defaults": (
-        {"launch": "launch"},
-        ["py", "-m", TORCH_MODULE, "--standalone", "--nproc_per_node=2", "-m", "workers.launch"],
-    ),
+    "spawn, all defaults, its name is the console's own affair": ({"name": "mine"}, ["py", "-m", "workers.spawn"]),
     "spawn, late": (
         {"bottleneck": [{"at": "backward", "ranks": [0, 1], "sleep_ms": 20, "jitter": "uniform"}], "save": True},
         [
@@ -66,10 +60,6 @@ def test_the_command_of_each_launch_mode(values: dict[str, Any], command: list[s
 LAB_MODES = [mode for mode in choices("launch") if mode != "command"]
 
 
-def test_the_name_of_a_trial_is_the_consoles_own_affair() -> None:
-    assert launch.command(make_trial({"name": "mine"}), "py") == ["py", "-m", "workers.spawn"]
-
-
 def test_a_torch_without_its_launch_module_is_asked_for_run(torch_with_launch: Path) -> None:
     assert launch.torch_launcher() == TORCH_MODULE
     (torch_with_launch / "distributed" / "launch.py").unlink()
@@ -85,16 +75,9 @@ def test_what_a_command_says_makes_the_trial_again(mode: LaunchMode) -> None:
     assert from_arguments([*said, f"launch={mode}"]) == trial
 
 
-@pytest.mark.parametrize("mode", LAB_MODES)
-def test_each_launch_mode_has_a_command_a_label_and_an_entry_point(mode: str) -> None:
-    assert LAUNCH_MODES[mode].label
-    assert (lab_root() / "workers" / f"{mode}.py").is_file()
-
-
 @pytest.mark.parametrize(
     ("values", "cores", "threads"),
     [
-        ({"world_size": 2}, 8, "4"),
         ({"world_size": 3}, 8, "2"),
         ({"world_size": 8}, 2, "1"),
         ({"world_size": 2, "threads": 5}, 8, "5"),
@@ -177,9 +160,3 @@ def test_a_rank_keeps_what_a_step_frees() -> None:
     )
     assert gives_back > 3 * 7_680
     assert keeps < 1.2 * 7_680
-
-
-def test_the_modules_of_the_rank_side_are_found_where_the_environment_points() -> None:
-    root = Path(launch.environment(make_trial({}), 1)["PYTHONPATH"])
-    assert (root / "workers" / "__init__.py").is_file()
-    assert importlib.util.find_spec("ddptui") is not None

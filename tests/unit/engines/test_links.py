@@ -48,19 +48,14 @@ def test_a_link_has_a_rate_and_comes_back_from_its_spelling() -> None:
     ("bottlenecks", "fields", "key", "why"),
     [
         ([{"at": "link", "ranks": [1]}], {}, "[0].mbit", "at = 'link' needs its rate"),
-        ([SLOW | {"mbit": 0}], {}, "[0].mbit", "expected a number above 0"),
         ([SLOW | {"mbit": float("nan")}], {}, "[0].mbit", "expected a number above 0"),
         ([SLOW | {"sleep_ms": 1}], {}, "[0].sleep_ms", "has no effect with at = 'link'"),
-        ([SLOW | {"per": "call"}], {}, "[0].per", "has no effect with at = 'link'"),
-        ([SLOW | {"every": 2}], {}, "[0].every", "has no effect with at = 'link'"),
-        ([SLOW | {"from_step": 2}], {}, "[0].from_step", "has no effect with at = 'link'"),
         ([SLOW | {"to_step": 2}], {}, "[0].to_step", "has no effect with at = 'link'"),
         ([SLOW | {"jitter": "uniform"}], {}, "[0].jitter", "has no effect with at = 'link'"),
         ([SLOW | {"ranks": []}], {}, "[0].ranks", "lists no rank"),
         ([SLOW | {"ranks": [2]}], {}, "[0].ranks", "no rank 2"),
         ([SLOW, SLOW | {"ranks": [0, 1]}], {}, "[0].ranks", "limits the link of a rank twice"),
         ([SLOW | {"ranks": [0]}], {"launch": "single"}, "[0].at", "one process, which has no links"),
-        ([SLOW], {"launch": "dp"}, "[0].at", "one process, which has no links"),
         ([SLOW], {"download": True, "dataset": "mnist"}, "[0].at", "cannot reach the internet"),
         ([SLOW], {"world_size": 251, "batch_size": 251}, "[0].at", "at most 250"),
         ([{"at": "data", "ranks": [1], "sleep_ms": 1, "mbit": 1}], {}, "[0].mbit", "is only for at = 'link'"),
@@ -77,17 +72,13 @@ def test_what_cannot_be_is_refused(bottlenecks: list[Any], fields: dict[str, Any
 # What is typed
 
 
-def test_without_slow_links_nothing_changes() -> None:
-    late = trial({"at": "data", "ranks": [1], "sleep_ms": 2})
-    assert links_of(late) is None
-    assert links.part(late) is None
-    assert links.wrapped(["python", "-m", "workers.spawn"], links_of(late)) == ["python", "-m", "workers.spawn"]
-
-
 def test_the_command_goes_on_behind_what_makes_the_links() -> None:
     command = links.wrapped(["python", "-m", "workers.spawn"], links_of(trial(SLOW)))
     assert command == ["python", "-P", links.__file__, '{"world_size":2,"mbit":{"1":100.0}}', "python", "-m",
                        "workers.spawn"]  # fmt: skip
+    late = trial({"at": "data", "ranks": [1], "sleep_ms": 2})
+    assert (links_of(late), links.part(late)) == (None, None)
+    assert links.wrapped(["python", "-m", "workers.spawn"], None) == ["python", "-m", "workers.spawn"]
 
 
 def test_ranks_meet_where_the_launcher_is() -> None:
@@ -97,16 +88,12 @@ def test_ranks_meet_where_the_launcher_is() -> None:
     told = links.environment(7, [4, 5, 6])
     assert told[links.LINKS] == "7 4 5 6"
     assert part.environment().items() <= told.items()
-    assert (told["MASTER_ADDR"], told["GLOO_SOCKET_IFNAME"]) == ("10.77.0.254", "eth0")
+    assert (told["MASTER_ADDR"], told["GLOO_SOCKET_IFNAME"], told["NCCL_SOCKET_IFNAME"]) == (
+        "10.77.0.254", "eth0", "=eth0",
+    )  # fmt: skip
+    assert {told[f"NCCL_{way}_DISABLE"] for way in ("P2P", "SHM", "IB")} == {"1"}  # all ranks are on one host
     command = launch.command(trial(SLOW, launch="launch"), "python", part)
     assert {"--nnodes=1", "--node_rank=0", "--master_addr=10.77.0.254", "--master_port=29500"} <= set(command)
-
-
-def test_nccl_is_left_no_way_but_the_links() -> None:
-    """All ranks are on one host, where it would go from GPU to GPU, or through shared memory."""
-    told = links.environment(7, [4, 5, 6])
-    assert {told[f"NCCL_{way}_DISABLE"] for way in ("P2P", "SHM", "IB")} == {"1"}
-    assert told["NCCL_SOCKET_IFNAME"] == "=eth0"
 
 
 def test_the_preset_that_shows_them_is_of_the_cpu() -> None:
@@ -149,16 +136,10 @@ def test_the_limit_is_the_rate_and_what_may_go_at_once_grows_with_it(mbit: float
     assert links.limit_command("eth0", mbit) == wanted
 
 
-def test_both_sides_call_it_by_the_same_name() -> None:
-    assert CLONE_NEWNET == links.CLONE_NEWNET
-
-
-def test_a_rank_without_links_stays_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(links.LINKS, raising=False)
-    enter_network(0)
-
-
 def test_a_rank_whose_network_is_no_network_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert CLONE_NEWNET == links.CLONE_NEWNET
+    monkeypatch.delenv(links.LINKS, raising=False)
+    enter_network(0)  # without links it stays where it is
     with (tmp_path / "file").open("w") as file:
         monkeypatch.setenv(links.LINKS, f"self {file.fileno()}")
         with pytest.raises(OSError, match="rank 0 cannot enter its network"):
@@ -174,11 +155,6 @@ def refusal() -> str:
     return str(refused.value)
 
 
-def test_only_linux_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "platform", "darwin")
-    assert links.problem() == f"a slow link needs {links.RIGHTS}"
-
-
 def test_without_iproute2_it_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(links, "TOOL_FOLDERS", ())
@@ -186,6 +162,8 @@ def test_without_iproute2_it_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert refusal().endswith("trial a: bottleneck: a slow link needs `ip` and `tc`: `apt install iproute2`")
     (tmp_path / "ip").touch(mode=0o755)
     assert links.problem() == "a slow link needs `tc`: `apt install iproute2`"
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert links.problem() == f"a slow link needs {links.RIGHTS}"
 
 
 def test_what_the_attempt_says_is_the_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, untried: None) -> None:

@@ -24,7 +24,6 @@ from tests.support.builders import preset_of
 
 SOON_S = 5.0
 FIRST_PORT = 23_000
-OTHER_VERSION = f"this node has ddptui 0.0.1, the console {__version__}: install the same version on both"
 
 
 @pytest.fixture
@@ -79,6 +78,12 @@ def words(to: NodeHub, node: int | None = None, **changes: str) -> Join:
     return Join(node=node, **(fields | changes))  # type: ignore[arg-type]
 
 
+def join(hub: NodeHub, *nodes: Node) -> None:
+    for number, each in enumerate(nodes):
+        each.say(words(hub, node=number))
+        assert isinstance(each.heard(hub), Welcome)
+
+
 def test_nodes_are_numbered_as_they_come_or_as_they_ask(nodes_hub: NodeHub, node: Node, other: Node) -> None:
     node.say(words(nodes_hub, node=1))
     assert node.heard(nodes_hub) == Welcome(node=1, nodes=2, run="a-run")
@@ -89,23 +94,15 @@ def test_nodes_are_numbered_as_they_come_or_as_they_ask(nodes_hub: NodeHub, node
 
 
 @pytest.mark.parametrize(
-    ("asked", "changes", "why"),
+    ("asked", "why"),
     [
-        (2, {}, "no node 2: this run has nodes 0 to 1"),
-        (
-            None,
-            {"version": "0.0.1"},
-            f"this node has ddptui 0.0.1, the console {__version__}: install the same version on both",
-        ),
-        (0, {}, "node 0 (h, 10.0.0.7) has joined already: choose another --node"),
+        (2, "no node 2: this run has nodes 0 to 1"),
+        (0, "node 0 (h, 10.0.0.7) has joined already: choose another --node"),
     ],
 )
-def test_who_does_not_fit_is_told_why(
-    nodes_hub: NodeHub, node: Node, other: Node, asked: int | None, changes: dict[str, str], why: str
-) -> None:
-    node.say(words(nodes_hub, node=0))
-    assert isinstance(node.heard(nodes_hub), Welcome)
-    other.say(words(nodes_hub, node=asked, **changes))
+def test_who_does_not_fit_is_told_why(nodes_hub: NodeHub, node: Node, other: Node, asked: int, why: str) -> None:
+    join(nodes_hub, node)
+    other.say(words(nodes_hub, node=asked))
     assert other.heard(nodes_hub) == Farewell(why=why)
     assert list(nodes_hub.members) == [0]
 
@@ -122,9 +119,7 @@ def test_without_the_token_nobody_is_answered(nodes_hub: NodeHub, node: Node) ->
 def test_who_is_silent_or_leaves_is_missed(
     nodes_hub: NodeHub, node: Node, other: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for number, each in enumerate((node, other)):
-        each.say(words(nodes_hub, node=number))
-        assert isinstance(each.heard(nodes_hub), Welcome)
+    join(nodes_hub, node, other)
     other.say(Leave())
     lost = []
     deadline = time.monotonic() + SOON_S
@@ -152,8 +147,7 @@ def test_a_launch_says_the_same_however_its_nodes_come(
     launch = engine.start(preset.trials[0], [], alone, alone)
     [waits] = launch.take_notices()
     assert waits.startswith("waiting for 2 nodes: run `ddptui join ticket` there")
-    node.say(words(nodes_hub))
-    assert isinstance(node.heard(nodes_hub), Welcome)
+    join(nodes_hub, node)
     assert launch.take_notices() == ["node 0 (h, 10.0.0.7) has joined by eth0: 1 of 2 nodes"]
     node.say(Leave())
     while nodes_hub.missing < 2:
@@ -165,9 +159,7 @@ def test_a_launch_says_the_same_however_its_nodes_come(
 def test_how_a_launch_ended_is_kept_in_the_order_in_which_nodes_said_so(
     nodes_hub: NodeHub, node: Node, other: Node
 ) -> None:
-    for number, each in enumerate((node, other)):
-        each.say(words(nodes_hub, node=number))
-        assert isinstance(each.heard(nodes_hub), Welcome)
+    join(nodes_hub, node, other)
     nodes_hub.begin_launch(3)
     other.say(LaunchEnded(number=2, exit_code=1))  # of a launch that is over
     other.say(LaunchEnded(number=3, exit_code=7, logs={"rank-1.log": "it fell"}))
@@ -191,7 +183,6 @@ def test_all_are_told_when_the_run_is_over() -> None:
     closed = NodeHub("a-run", 1, "127.0.0.1", FIRST_PORT)
     with closing(Node(closed)) as node:
         with closing(closed):
-            node.say(words(closed))
-            assert isinstance(node.heard(closed), Welcome)
+            join(closed, node)
         assert node._socket.poll(SOON_S * 1000)
         assert msgspec.msgpack.decode(node._socket.recv(), type=ToNode) == Farewell(why="the run is over", well=True)

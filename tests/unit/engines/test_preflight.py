@@ -1,4 +1,4 @@
-"""Room for the ranks, and models of the user's own: looked at before anything is started, without running any of it."""
+"""Room for the ranks, models of the user's own, a compiler: looked at before anything is started, and not run."""
 
 import os
 import resource
@@ -12,9 +12,10 @@ import psutil
 import pytest
 
 from ddptui.config.parser import PresetError
-from ddptui.config.trial import TrialError
+from ddptui.config.trial import Trial, TrialError
 from ddptui.config.values import make_trial
 from ddptui.engines import checks, command, preflight
+from ddptui.engines.checks import CHECKS, no_compiler
 from ddptui.host import machine
 from ddptui.host.folders import lab_root
 from tests.support.builders import preset_of
@@ -41,6 +42,10 @@ def test_the_limit_of_open_files_is_raised_as_far_as_wanted_and_no_further(limit
     assert limits == [(64, 128)]
     settle(world_size=16)
     assert limits[-1] == (32 + 4 * 16, 128)
+    for soft in (resource.RLIM_INFINITY, 64):
+        limits.append((soft, resource.RLIM_INFINITY))
+        settle(world_size=16)
+    assert limits[-1] == (96, resource.RLIM_INFINITY)
 
 
 @pytest.mark.parametrize(("fields", "wanted"), [({"world_size": 32}, 160), ({"world_size": 16, "launch": "dp"}, 144)])
@@ -54,14 +59,6 @@ def test_more_open_files_than_are_allowed_are_refused(
     assert limits[-1] == (128, 128)  # as many as may be had
 
 
-def test_no_limit_is_enough(limits: list[tuple[int, int]]) -> None:
-    limits.append((resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    settle(world_size=16)
-    limits.append((64, resource.RLIM_INFINITY))
-    settle(world_size=16)
-    assert limits[-1] == (96, resource.RLIM_INFINITY)
-
-
 MEASURE = {"primitives": "measure", "world_size": 3, "start": "cold"}
 
 
@@ -73,16 +70,12 @@ MEASURE = {"primitives": "measure", "world_size": 3, "start": "cold"}
         ({"world_size": 59}, True),
         ({"world_size": 60}, False),
         ({"world_size": 5, "compile": True}, False),  # starts cold
-        ({"world_size": 59, "start_method": "fork"}, True),
         ({"world_size": 60, "start_method": "fork"}, False),
-        ({"world_size": 5, "start": "cold", "launch": "launch"}, False),
         ({"world_size": 5, "launch": "launch"}, True),
         ({"world_size": 60, "launch": "dp"}, True),
         ({"world_size": 3, "num_workers": 1, "start": "cold"}, False),
         ({"world_size": 3, "num_workers": 1}, True),
-        ({"world_size": 2, "num_workers": 2}, True),
         ({"launch": "single", "num_workers": 4, "start": "cold"}, False),
-        ({"primitives": "see", "world_size": 4, "start": "cold"}, True),
         (MEASURE | {"max_bytes": 49 * 2**20}, True),  # two of each size: 588 MB
         (MEASURE | {"max_bytes": 51 * 2**20}, False),
         (MEASURE | {"max_bytes": 40 * 2**20, "composites": ["all_gather"]}, False),
@@ -117,6 +110,8 @@ def test_a_model_of_ones_own_is_looked_for_and_not_run(tmp_path: Path, monkeypat
     settle(model="ruinous:Net")
     settle(model="ruinous.deeper:Net")  # only importing it could tell
     assert "ruinous" not in sys.modules
+    for model in ("os:getcwd", "sys:exit", "json:loads"):  # what Python has
+        settle(model=model)
 
 
 def test_the_current_folder_is_not_where_ranks_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,11 +120,6 @@ def test_the_current_folder_is_not_where_ranks_look(tmp_path: Path, monkeypatch:
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(PresetError, match="no module 'ruinous'"):
         settle(model="ruinous:Net")
-
-
-@pytest.mark.parametrize("model", ["os:getcwd", "sys:exit", "json:loads"])
-def test_what_python_has_is_found(model: str) -> None:
-    settle(model=model)
 
 
 def test_ranks_look_into_the_labs_own_folder_and_then_where_the_user_says(
@@ -141,17 +131,19 @@ def test_ranks_look_into_the_labs_own_folder_and_then_where_the_user_says(
     assert path.split(os.pathsep) == [str(lab_root()), str(tmp_path / "mine"), "/theirs"]
 
 
-def test_a_torch_whose_ranks_would_not_meet_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "installed", lambda _: "2.7.1+cu126")
-    with pytest.raises(PresetError, match=r"torch 2\.7\.1\+cu126 is too old: ddptui needs 2\.8 or newer: `pip install"):
-        preflight.prepare(preset_of({"trial": [{"name": "a"}]}))
-
-
 @pytest.mark.parametrize("package", ["torch", "torchvision"])
-def test_without_torch_it_is_said_what_to_install(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_torch_or_with_one_whose_ranks_would_not_meet_nothing_starts(
+    package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(checks, "installed", lambda _: "2.7.1+cu126")
+        with pytest.raises(
+            PresetError, match=r"torch 2\.7\.1\+cu126 is too old: ddptui needs 2\.8 or newer: `pip inst"
+        ):
+            settle()
     monkeypatch.setattr(checks, "find_spec", lambda wanted: None if wanted == package else object())
     with pytest.raises(PresetError, match=f"^{package} is not installed: `pip install {package}`$"):
-        preflight.prepare(preset_of({"trial": [{"name": "a"}]}))
+        settle()
 
 
 def test_the_oldest_torch_is_that_of_the_project_file() -> None:
@@ -164,3 +156,49 @@ def test_a_folder_for_temporary_files_that_takes_none_is_refused(monkeypatch: py
     monkeypatch.setenv("TMPDIR", "/dev/null")
     with pytest.raises(PresetError, match=r"/dev/null: temporary files cannot be written .*TMPDIR"):
         settle()
+
+
+# A compiler
+
+COMPILED = Trial(compile=True)
+
+
+def test_torch_compile_wants_a_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks.sys, "platform", "linux")
+    for name in ("g++", "icpx"):
+        (tmp_path / name).write_text("")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    assert no_compiler(COMPILED) is None
+    monkeypatch.setenv("CXX", "icpx -O2")
+    assert no_compiler(COMPILED) is None
+    monkeypatch.setenv("CXX", "clang++")
+    assert "needs a C++ compiler, but 'clang++' is missing: install g++" in str(no_compiler(COMPILED))
+    monkeypatch.delenv("CXX")
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert "needs a C++ compiler, but 'g++' is missing: install g++" in str(no_compiler(COMPILED))
+
+
+def test_a_compiler_that_cannot_be_read_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "g++ '")
+    said = 'CXX is "g++ \'", which cannot be parsed: No closing quotation; set it to a C++ compiler, or `unset CXX`'
+    assert no_compiler(COMPILED) == said
+
+
+def test_a_trial_to_be_compiled_is_refused_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setattr(checks.shutil, "which", lambda *_, **__: "/usr/bin/g++")
+    settle(compile=True)
+    monkeypatch.setattr(checks.shutil, "which", lambda *_, **__: None)
+    with pytest.raises(PresetError, match=r"trial a: compile: torch.compile needs a C\+\+ compiler.*compile=false"):
+        settle(compile=True)
+    settle()
+
+
+def test_on_a_gpu_it_wants_triton(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks.shutil, "which", lambda *_, **__: "/usr/bin/g++")
+    monkeypatch.setattr(checks, "find_spec", lambda _: None)
+    checks.check_trial("made", Trial(name="a", compile=True), CHECKS)
+    with pytest.raises(PresetError, match="needs Triton on a GPU, but it is not installed: `pip install triton`, or"):
+        checks.check_trial("made", Trial(name="a", compile=True, device="cuda"), CHECKS)

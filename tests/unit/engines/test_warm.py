@@ -126,14 +126,11 @@ def test_what_it_raises_and_exits_with_is_in_its_log_as_of_a_fresh_one(tmp_path:
         assert ends[0] == ends[1]
 
 
-def test_a_thread_that_is_no_daemon_is_waited_for(tmp_path: Path, warm: WarmParent) -> None:
+def test_a_thread_that_is_no_daemon_is_waited_for_and_a_pool_is_not(tmp_path: Path, warm: WarmParent) -> None:
     script = "import threading, time; threading.Thread(target=lambda: (time.sleep(0.1), print('late'))).start()"
     assert ended(launched("warm", script, tmp_path, warm), tmp_path) == (0, "late\n")
-
-
-def test_a_pool_of_threads_that_nobody_shut_down_is_not_waited_for(tmp_path: Path, warm: WarmParent) -> None:
     script = "from concurrent.futures import *; import sys; sys.p = ThreadPoolExecutor(); sys.p.submit(print, 'done')"
-    assert ended(launched("warm", script, tmp_path, warm), tmp_path) == (0, "done\n")
+    assert ended(launched("warm", script, tmp_path, warm), tmp_path) == (0, "done\n")  # a pool that nobody shut down
 
 
 # Without it
@@ -146,17 +143,21 @@ def refusal(parent: WarmParent, folder: Path, **variables: str) -> str:
     return str(refused.value)
 
 
-def test_a_torch_that_cannot_be_imported_is_said(own: WarmParent, tmp_path: Path) -> None:
-    (tmp_path / "torch" / "__init__.py").write_text("raise ImportError('no such library')")
-    assert ready(own).problem == (
-        "the process that forks the ranks ended with exit code 1: ImportError: no such library"
-    )
+THREAD = "import threading, time; threading.Thread(target=time.sleep, args=(600,), daemon=True).start()"
 
 
-def test_a_second_thread_is_said(own: WarmParent, tmp_path: Path) -> None:
-    thread = "threading.Thread(target=time.sleep, args=(600,), daemon=True).start()"
-    (tmp_path / "torch" / "__init__.py").write_text(f"import threading, time; {thread}")
-    assert ready(own).problem == "importing torch starts threads here, and a fork copies only one"
+@pytest.mark.parametrize(
+    ("torch", "problem"),
+    [
+        ("raise ImportError('no')", "the process that forks the ranks ended with exit code 1: ImportError: no"),
+        (THREAD, "importing torch starts threads here, and a fork copies only one"),
+    ],
+)
+def test_a_torch_with_which_nothing_can_be_forked_is_said(
+    torch: str, problem: str, own: WarmParent, tmp_path: Path
+) -> None:
+    (tmp_path / "torch" / "__init__.py").write_text(torch)
+    assert ready(own).problem == problem
 
 
 def test_one_whose_files_have_changed_is_replaced_and_one_that_is_killed_is_missed(

@@ -15,63 +15,43 @@ UUIDS = ["GPU-aa11", "GPU-aa22", "GPU-bb33", "GPU-cc44"]
 FOUR = Driver("550.54", (12, 4), tuple(Gpu("H100", uuid, 80 * GB) for uuid in UUIDS))
 
 
-@pytest.mark.parametrize(
-    ("visible", "seen"),
-    [
-        (None, [0, 1, 2, 3]),
-        ("", []),
-        ("  ", []),
-        ("-1", []),
-        ("0", [0]),
-        ("2,0", [2, 0]),
-        (" 1 , 3 ", [1, 3]),
-        ("0,-1,1", [0]),
-        ("0,,1", [0]),
-        ("0,9,1", [0]),
-        ("9", []),
-        ("0,1,0", []),
-        ("NoDevFiles", []),
-        ("all", []),
-        ("1gpu2,2ampere", [1, 2]),
-        ("GPU-bb33", [2]),
-        ("GPU-b,GPU-aa1", [2, 0]),
-        ("GPU-aa", []),
-        ("GPU-b,GPU-aa,GPU-c", [2]),
-        ("GPU-b,3", [2]),
-        ("GPU-b,GPU-bb33", []),
-        ("3,GPU-b", [3]),
-        ("GPU-zz", []),
-    ],
-)
+SEEN: dict[str | None, list[int]] = {
+    None: [0, 1, 2, 3], "": [], "  ": [], "-1": [], "0": [0], "2,0": [2, 0], " 1 , 3 ": [1, 3], "0,-1,1": [0],
+    "0,,1": [0], "0,9,1": [0], "9": [], "0,1,0": [], "NoDevFiles": [], "all": [], "1gpu2,2ampere": [1, 2],
+    "GPU-bb33": [2], "GPU-b,GPU-aa1": [2, 0], "GPU-aa": [], "GPU-b,GPU-aa,GPU-c": [2], "GPU-b,3": [2],
+    "GPU-b,GPU-bb33": [], "3,GPU-b": [3], "GPU-zz": [],
+}  # fmt: skip
+BY_TORCH = ["", "-1", "0", "2,0", "0,-1,1", "0,1,0", "all", "1gpu2,2ampere", "GPU-b,3", "3,GPU-b"]
+
+
+@pytest.mark.parametrize(("visible", "seen"), SEEN.items())
 def test_the_variable_is_read_as_cuda_reads_it(visible: str | None, seen: list[int]) -> None:
     assert gpus.seen(visible, UUIDS) == seen
     assert gpus.count(FOUR, {} if visible is None else {gpus.VISIBLE: visible}) == len(seen)
 
 
-@pytest.mark.parametrize(
-    "visible", ["", "-1", "0", "2,0", "0,-1,1", "0,1,0", "all", "1gpu2,2ampere", "GPU-b,3", "3,GPU-b"]
-)
-def test_torch_reads_it_so_too(visible: str) -> None:
+@pytest.mark.parametrize("visible", BY_TORCH)
+def test_torch_reads_it_so_too(visible: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its own reader, which leaves out what GPUs there are."""
     torch_cuda = pytest.importorskip("torch.cuda")
     if not hasattr(torch_cuda, "_parse_visible_devices"):
         pytest.skip("this torch keeps its reader elsewhere")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(gpus.VISIBLE, visible)
-        assert len(torch_cuda._parse_visible_devices()) == len(gpus.seen(visible, UUIDS))
+    monkeypatch.setenv(gpus.VISIBLE, visible)
+    assert len(torch_cuda._parse_visible_devices()) == len(SEEN[visible])
 
 
-def test_without_nvml_only_what_hides_everything_is_known() -> None:
-    assert gpus.count(None, {}) is None
-    assert gpus.count(None, {gpus.VISIBLE: "0"}) is None
-    for visible in ("", "-1", "NoDevFiles"):
-        assert gpus.count(None, {gpus.VISIBLE: visible}) == 0
-
-
-def test_instances_of_a_gpu_are_not_counted() -> None:
-    cut = FOUR._replace(gpus=(FOUR.gpus[0]._replace(is_cut=True),))
-    assert gpus.count(cut, {}) is None
-    assert gpus.count(FOUR, {gpus.VISIBLE: "MIG-4e2a"}) is None
+@pytest.mark.parametrize(
+    ("driver", "visible", "number"),
+    [
+        *((None, hidden, 0) for hidden in ("", "-1", "NoDevFiles")),  # without NVML only that is known
+        (None, None, None),
+        (None, "0", None),
+        (FOUR._replace(gpus=(FOUR.gpus[0]._replace(is_cut=True),)), None, None),  # instances are not counted
+        (FOUR, "MIG-4e2a", None),
+    ],
+)
+def test_how_many_there_are_may_be_unknown(driver: Driver | None, visible: str | None, number: int | None) -> None:
+    assert gpus.count(driver, {} if visible is None else {gpus.VISIBLE: visible}) == number
 
 
 # NVML
@@ -167,20 +147,26 @@ def told_by(nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch, *, with_links: bool
     return told
 
 
-def test_nvml_tells_names_memory_and_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = told_by(FakeNvml(), monkeypatch)
-    assert told is not None
-    assert (told.version, told.cuda) == ("550.54", (12, 4))
-    limits = {"power_limit_w": 300, "default_power_limit_w": 350, "most_sm_mhz": 1980, "is_held_back": False}
-    assert told.gpus[0] == Gpu("NVIDIA H100", UUIDS[0], 80 * GB, GB, 7, **limits)
-    assert told.gpus[1].is_cut
-    assert [gpu.is_held_back for gpu in told.gpus] == [False, True]
+LIMITS = {"power_limit_w": 300, "default_power_limit_w": 350, "most_sm_mhz": 1980}
+WHOLE = Gpu("NVIDIA H100", UUIDS[0], 80 * GB, GB, 7, **LIMITS, is_held_back=False)
+OTHER = WHOLE._replace(uuid=UUIDS[1], is_cut=True, is_held_back=True)
+LITTLE = (Gpu("NVIDIA H100", UUIDS[0]), Gpu("NVIDIA H100", UUIDS[1]))
 
 
-def test_older_drivers_tell_by_another_name_why_clocks_are_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = told_by(FakeNvml(silent=("reasons",)), monkeypatch)
-    assert told is not None
-    assert told.gpus[0].is_held_back
+@pytest.mark.parametrize(
+    ("silent", "driver"),
+    [
+        ((), Driver("550.54", (12, 4), (WHOLE, OTHER))),
+        (("reasons",), Driver("550.54", (12, 4), (WHOLE._replace(is_held_back=True), OTHER))),  # older drivers
+        (SILENT, Driver("?", None, LITTLE)),
+        (("init",), None),
+        (("count",), None),
+    ],
+)
+def test_nvml_tells_names_memory_and_the_driver_or_what_it_can(
+    silent: tuple[str, ...], driver: Driver | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert told_by(FakeNvml(silent=silent), monkeypatch) == driver
 
 
 @pytest.mark.parametrize(
@@ -214,26 +200,12 @@ def test_the_numbers_are_those_of_nvmls_header() -> None:
     assert [getattr(pynvml, f"NVML_TOPOLOGY_{level}") for level in levels] == [*gpus.PCIE_LEVELS]
 
 
-def test_what_a_gpu_does_not_tell_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = told_by(FakeNvml(silent=SILENT), monkeypatch)
-    assert told is not None
-    assert told == Driver("?", None, (Gpu("NVIDIA H100", UUIDS[0]), Gpu("NVIDIA H100", UUIDS[1])))
-
-
-@pytest.mark.parametrize("silent", ["init", "count"])
-def test_an_nvml_that_fails_tells_nothing(silent: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert told_by(FakeNvml(silent=(silent,)), monkeypatch) is None
-
-
-def test_nvml_is_not_touched_where_there_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpus, "surely_none", lambda: True)
-    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())  # which would tell of two
-    assert gpus.ask() is None
-
-
 @pytest.mark.skipif(not gpus.surely_none(), reason="this machine has a GPU")
-def test_the_real_library_tells_nothing_where_there_is_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_told_where_there_is_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpus, "surely_none", lambda: False)
+    assert gpus.ask() is None
+    monkeypatch.setattr(gpus, "surely_none", lambda: True)
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())  # which would tell of two, and is not touched
     assert gpus.ask() is None
 
 
@@ -253,12 +225,9 @@ SAID = "cuda: Optional[str] = {}\nhip: Optional[str] = {}\n"
     ],
 )
 def test_what_torch_is_built_for_is_read_and_not_run(text: str, build: Build | None) -> None:
-    assert gpus.built(f"from typing import Optional\n__all__ = ['cuda', 'hip']\n{text}") == build
-
-
-def test_the_installed_torch_says_so_itself() -> None:
     import torch  # here: nothing else in this room needs it
 
+    assert gpus.built(f"from typing import Optional\n__all__ = ['cuda', 'hip']\n{text}") == build
     assert gpus.built_for() == Build(torch.version.cuda, torch.version.hip)
 
 
@@ -287,13 +256,11 @@ def test_a_driver_is_too_old_for_a_newer_major_version(
     ("devices", "variables", "words"),
     [
         (0, {}, "no GPU"),
-        (0, {gpus.VISIBLE: "0"}, "no GPU"),
         (1, {}, "1 GPU"),
         (4, {}, "4 GPUs"),
         (4, {gpus.VISIBLE: "0,2"}, "2 of 4 GPUs"),
         (4, {gpus.VISIBLE: "0,1,2,3"}, "4 GPUs"),
         (2, {gpus.VISIBLE: ""}, "0 of 2 GPUs"),
-        (4, {gpus.VISIBLE: "GPU-a,GPU-b,GPU-c"}, "3 of 4 GPUs"),
     ],
 )
 def test_the_console_counts_device_files_and_what_hides_them(
@@ -302,32 +269,23 @@ def test_the_console_counts_device_files_and_what_hides_them(
     assert machine.gpus_in_short(devices, variables) == words
 
 
-def test_a_run_keeps_what_gpus_it_had(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert gpus_of(None) == {}
-    assert gpus_of(Driver("550.54", None, (Gpu("H100", UUIDS[0], None),)))["gpus"] == ["H100"]
-    monkeypatch.setenv(gpus.VISIBLE, "1")
-    monkeypatch.setattr(gpus, "ask", lambda **_: FOUR)
-    kept = describe()
-    assert kept["gpus"] == ["H100, 80 GB"] * 4
-    assert (kept["gpu_driver"], kept["gpus_visible"]) == ("550.54 (CUDA 12.4)", "1")
-    assert "gpu_links" not in kept  # of which this NVML says nothing
-    assert gpus_of(FOUR._replace(links=("SYS: 0-1",)))["gpu_links"] == ["SYS: 0-1"]
-
-
-def test_a_run_keeps_the_power_limits_of_its_gpus() -> None:
-    limited = Gpu("H100", UUIDS[0], power_limit_w=300.0, default_power_limit_w=700.0)
-    kept = gpus_of(Driver("550.54", None, (limited, Gpu("H100", UUIDS[1]))))
-    assert kept["gpu_power_limit_w"] == [300.0, None]
-    assert kept["gpu_default_power_limit_w"] == [700.0, None]
-    assert not [key for key in gpus_of(FOUR) if "power" in key]  # of which this NVML says nothing
-
-
 @pytest.mark.parametrize("package", ["nvidia-nccl-cu12", "nvidia-nccl-cu13", None])
-def test_the_package_of_nccl_is_named_where_there_are_gpus(
-    package: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_keeps_what_gpus_and_what_nccl_it_had(package: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(gpus.VISIBLE, "1")
     monkeypatch.setattr(machine, "installed", lambda name: "2.28.9" if name == package else None)
     monkeypatch.setattr(gpus, "ask", lambda **_: None)
     assert "nccl" not in describe()["packages"]
     monkeypatch.setattr(gpus, "ask", lambda **_: FOUR)
-    assert describe()["packages"].get("nccl") == (package and "2.28.9")
+    kept = describe()
+    assert kept["packages"].get("nccl") == (package and "2.28.9")
+    assert kept["gpus"] == ["H100, 80 GB"] * 4
+    assert (kept["gpu_driver"], kept["gpus_visible"]) == ("550.54 (CUDA 12.4)", "1")
+    assert not [key for key in kept if "links" in key or "power" in key]  # of which this NVML says nothing
+
+
+def test_a_run_keeps_the_links_and_power_limits_of_its_gpus() -> None:
+    assert gpus_of(None) == {}
+    limited = Gpu("H100", UUIDS[0], power_limit_w=300.0, default_power_limit_w=700.0)
+    kept = gpus_of(Driver("550.54", None, (limited, Gpu("H100", UUIDS[1])), links=("SYS: 0-1",)))
+    assert (kept["gpus"], kept["gpu_links"]) == (["H100"] * 2, ["SYS: 0-1"])
+    assert (kept["gpu_power_limit_w"], kept["gpu_default_power_limit_w"]) == ([300.0, None], [700.0, None])

@@ -1,39 +1,33 @@
 """By which interface and port a host is reached: chosen before anything starts, and loopback never."""
 
 import socket
+from collections.abc import Callable
 
 import pytest
 
 from ddptui.host import network
 from ddptui.host.network import Interface, NetworkError, choose_interface, interface_towards, is_free, port_of, resolve
 
+Given = Callable[..., None]
 LOOPBACK, ETHERNET, FAST = Interface("lo", "127.0.0.1"), Interface("eth0", "10.1.0.7"), Interface("ib0", "10.2.0.7")
 
 
 @pytest.fixture
-def there(monkeypatch: pytest.MonkeyPatch) -> "Given":
-    return Given(monkeypatch)
-
-
-class Given:
+def there(monkeypatch: pytest.MonkeyPatch) -> Given:
     """A host with these interfaces, whose routes lead out by one of them, or nowhere."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._monkeypatch = monkeypatch
+    def given(*interfaces: Interface, outward: Interface | None = None) -> None:
+        monkeypatch.setattr(network, "interfaces", lambda: list(interfaces))
+        monkeypatch.setattr(network, "source_address", lambda _: outward.address if outward else None)
 
-    def __call__(self, *interfaces: Interface, outward: Interface | None = None) -> None:
-        self._monkeypatch.setattr(network, "interfaces", lambda: list(interfaces))
-        self._monkeypatch.setattr(network, "source_address", lambda _: outward.address if outward else None)
+    return given
 
 
 def test_the_way_out_is_chosen_or_what_is_named(there: Given) -> None:
     there(LOOPBACK, ETHERNET, FAST, outward=ETHERNET)
     assert choose_interface() == ETHERNET
     assert choose_interface("ib0") == FAST
-
-
-def test_the_only_one_is_chosen_where_no_route_leads_out(there: Given) -> None:
-    there(LOOPBACK, FAST)
+    there(LOOPBACK, FAST)  # the only one, where no route leads out
     assert choose_interface() == FAST
 
 

@@ -12,8 +12,6 @@ from ddptui.host.own_code import located, problem_of, sources_of
 
 WORKS = "from os import path as where\nif True:\n    late = print\nclass Mine: ...\nasync def average(tensors): ...\n"
 
-TOO_LONG = f"{300 * 'x'}.py:f"  # for a file's name
-
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

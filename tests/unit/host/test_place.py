@@ -49,47 +49,26 @@ def numbers(place: Place) -> tuple[int, ...]:
     return (place.rank, place.world, place.local_rank, place.local_world, place.node, place.nodes)
 
 
-def test_every_kind_is_tried() -> None:
-    assert set(FULL) == set(LAUNCHERS)
+MEETS = {
+    "env": ((5, 8, 0, 1, 5, 8), "10.0.0.1", 15001),
+    "file": ((1, 3, 0, 1, 1, 3), None, None),
+    "torchrun": ((5, 8, 1, 4, 1, 2), "n1", 29500),
+    "slurm": ((2, 3, 0, 1, 1, 2), "gpu08", 15017),
+    "slurm_array": ((2, 3, 0, 1, 2, 3), None, None),
+    "trainjob": ((4, 8, 0, 4, 1, 2), "job-node-0-0.job", 29400),
+    "pytorchjob": ((4, 8, 0, 4, 1, 2), "job-master-0", 23456),
+    "dlc": ((4, 8, 0, 4, 1, 2), "dlc1-master-0", 23456),
+}
 
 
-@pytest.mark.parametrize(
-    ("kind", "expected"),
-    [
-        ("env", (5, 8, 0, 1, 5, 8)),
-        ("file", (1, 3, 0, 1, 1, 3)),
-        ("torchrun", (5, 8, 1, 4, 1, 2)),
-        ("slurm", (2, 3, 0, 1, 1, 2)),
-        ("slurm_array", (2, 3, 0, 1, 2, 3)),
-        ("trainjob", (4, 8, 0, 4, 1, 2)),
-        ("pytorchjob", (4, 8, 0, 4, 1, 2)),
-        ("dlc", (4, 8, 0, 4, 1, 2)),
-    ],
-)
-def test_a_full_environment_is_detected_and_read(kind: str, expected: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("kind", LAUNCHERS)
+def test_a_full_environment_is_detected_and_read(kind: str) -> None:
     place = seen(FULL[kind])
-    assert (place.kind, numbers(place)) == (kind, expected)
+    assert (place.kind, numbers(place), place.address, place.port) == (kind, *MEETS[kind])
+    assert place.file == ("/shared/meet" if kind == "file" else None)
     assert place == seen(FULL[kind], kind)
     assert place.says
     assert place.is_node == (kind in ("trainjob", "pytorchjob", "dlc", "slurm_array"))
-
-
-@pytest.mark.parametrize(
-    ("kind", "address", "port"),
-    [
-        ("env", "10.0.0.1", 15001),
-        ("file", None, None),
-        ("torchrun", "n1", 29500),
-        ("slurm", "gpu08", 15017),
-        ("slurm_array", None, None),
-        ("trainjob", "job-node-0-0.job", 29400),
-        ("pytorchjob", "job-master-0", 23456),
-        ("dlc", "dlc1-master-0", 23456),
-    ],
-)
-def test_where_they_meet(kind: str, address: str | None, port: int | None) -> None:
-    assert (seen(FULL[kind]).address, seen(FULL[kind]).port) == (address, port)
-    assert seen(FULL[kind]).file == ("/shared/meet" if kind == "file" else None)
 
 
 def test_the_same_rank_and_world_mean_a_process_or_a_node() -> None:
@@ -103,31 +82,22 @@ def test_the_same_rank_and_world_mean_a_process_or_a_node() -> None:
     assert numbers(seen(same, "pytorchjob")) == (1, 2, 0, 1, 1, 2)
 
 
+OPTIONAL = ("NPROC_PER_NODE", "PET_NPROC_PER_NODE", "PET_NNODES")
+
+
 @pytest.mark.parametrize("kind", list(FULL))
 def test_whatever_is_missing_is_named_with_who_sets_it(kind: str) -> None:
     """Each variable of each kind, taken away, is missed by name or made no difference to the numbers."""
-    whole, missed = numbers(seen(FULL[kind])), 0
+    whole, missed = numbers(seen(FULL[kind])), []
     for name in FULL[kind]:
         less = {key: value for key, value in FULL[kind].items() if key != name}
-        missing = complaint(less, kind)
-        if missing is None:
+        try:
             assert numbers(seen(less, kind)) == whole or name in OPTIONAL
-        else:
-            missed += 1
-            assert missing.startswith(f"{name} is not set: ")
-            assert " sets it" in missing or "srun" in missing
-    assert missed >= 3
-
-
-def complaint(environ: dict[str, str], kind: str) -> str | None:
-    try:
-        here(environ, kind)
-    except PlaceError as error:
-        return str(error)
-    return None
-
-
-OPTIONAL = ("NPROC_PER_NODE", "PET_NPROC_PER_NODE", "PET_NNODES")
+        except PlaceError as missing:
+            missed.append(str(missing))
+            assert missed[-1].startswith(f"{name} is not set: ")
+    assert all(" sets it" in missing or "srun" in missing for missing in missed)
+    assert len(missed) >= 3
 
 
 @pytest.mark.parametrize(
@@ -136,9 +106,7 @@ OPTIONAL = ("NPROC_PER_NODE", "PET_NPROC_PER_NODE", "PET_NNODES")
         ("env", "RANK", "8", r"^RANK=8 is out of range \(0 to 7\): the script that starts"),
         ("env", "RANK", "-1", r"^RANK=-1 is out of range"),
         ("env", "RANK", "one", r"^RANK=one is not a whole number"),
-        ("env", "RANK", "1.0", r"^RANK=1.0 is not a whole number"),
         ("env", "RANK", "٣", r"^RANK=\\u0663 is not a whole number"),
-        ("env", "RANK", "--5", r"^RANK=--5 is not a whole number"),
         ("env", "RANK", "1\x1b[2J", r"^RANK=1\\x1b\[2J is not a whole number"),
         ("env", "RANK", "9" * 5000, r"^RANK=9{60} is not a whole number"),
         ("env", "RANK", " ", r"^RANK is not set"),
@@ -147,19 +115,12 @@ OPTIONAL = ("NPROC_PER_NODE", "PET_NPROC_PER_NODE", "PET_NNODES")
         ("file", "INIT_METHOD", "tcp://x:1", r"^INIT_METHOD=tcp://x:1 names no shared file: set file:///"),
         ("file", "INIT_METHOD", "file://meet", r"^INIT_METHOD=file://meet names no shared file"),
         ("torchrun", "LOCAL_RANK", "4", r"^LOCAL_RANK=4 is out of range \(0 to 3\): torchrun sets it"),
-        ("torchrun", "GROUP_RANK", "2", r"^GROUP_RANK=2 is out of range"),
         ("slurm", "SLURM_PROCID", "3", r"^SLURM_PROCID=3 is out of range \(0 to 2\): srun sets it"),
-        ("slurm", "SLURM_NODEID", "2", r"^SLURM_NODEID=2 is out of range"),
         ("slurm", "SLURM_TASKS_PER_NODE", "3", r"^SLURM_TASKS_PER_NODE=3 lists no tasks for node 1"),
         ("slurm", "SLURM_TASKS_PER_NODE", "2(x", r"^'2\(x' is not a list of task counts"),
         ("slurm", "SLURM_JOB_NODELIST", "gpu[08", r"^'gpu\[08' is not a list of nodes"),
         ("slurm", "SLURM_STEP_ID", "", r"^SLURM_STEP_ID is not set: this is the batch script; .* srun"),
-        (
-            "slurm_array",
-            "SLURM_ARRAY_TASK_ID",
-            "4",
-            r"^SLURM_ARRAY_TASK_ID=4 is out of range \(1 to 3\): Slurm sets it",
-        ),
+        ("slurm_array", "SLURM_ARRAY_TASK_ID", "4", r"^SLURM_ARRAY_TASK_ID=4 is out of range \(1 to 3\): Slurm sets"),
         ("slurm_array", "SLURM_ARRAY_TASK_MAX", "9", r"^the job array has gaps: 3 .* from 1 to 9; use --array=0-N"),
         ("trainjob", "PET_NODE_RANK", "2", r"^PET_NODE_RANK=2 is out of range"),
         ("trainjob", "PET_NPROC_PER_NODE", "auto", r"^PET_NPROC_PER_NODE=auto is not a number: .*numProcPerNode"),
@@ -167,7 +128,6 @@ OPTIONAL = ("NPROC_PER_NODE", "PET_NPROC_PER_NODE", "PET_NNODES")
         ("pytorchjob", "RANK", "2", r"^RANK=2 is out of range \(0 to 1\)"),
         ("pytorchjob", "WORLD_SIZE", "6", r"^WORLD_SIZE=6 is neither 2 pods nor 2 × 4 processes"),
         ("dlc", "RANK", "2", r"^RANK=2 is out of range \(0 to 1\): PAI-DLC sets it"),
-        ("dlc", "NPROC_PER_NODE", "all", r"^NPROC_PER_NODE=all is not a whole number"),
     ],
 )
 def test_what_is_wrong_is_one_line_that_names_the_variable(kind: str, name: str, value: str, why: str) -> None:
@@ -214,13 +174,10 @@ def test_by_hand_half_of_it_is_not_enough(more: dict[str, str], why: str) -> Non
     [
         (TORCHRUN, SLURM, "torchrun"),
         (TORCHRUN, DLC, "torchrun"),
-        (TORCHRUN, TRAINJOB, "torchrun"),
-        (TORCHRUN, PYTORCHJOB, "torchrun"),
         (TORCHRUN, ARRAY, "torchrun"),
         (ENV, SLURM, "env"),
         (FILE, ARRAY, "file"),
         (ENV | {"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}, DLC, "env"),
-        (ENV | {"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}, PYTORCHJOB, "env"),
         (SLURM, {"MASTER_ADDR": "n1", "MASTER_PORT": "1"}, "slurm"),
         (SLURM, {"INIT_METHOD": "file:///shared/meet"}, "slurm"),
         (ARRAY, {"INIT_METHOD": "file:///shared/meet"}, "slurm_array"),

@@ -25,20 +25,20 @@ def test_a_process_is_said_to_be_one() -> None:
     assert rest[0] == "  RANK=5: index of the process"
 
 
-def test_what_no_variable_says_is_said_to_be_worked_out() -> None:
-    words = explanation(SLURM)
-    assert "they meet at gpu08:15017" in words
-    assert "  SLURM_JOB_NODELIST=gpu[08-09]: the ranks meet at the first of these nodes (rank 0)" in words
-    assert "  SLURM_JOB_ID=17: determines the port: 15000 + id % 15000" in words
-
-
 def test_a_file_is_named_where_it_is_known() -> None:
     assert "they meet in the file /shared/meet" in explanation(FILE)
     assert "slurm_array: node 2 of 3, with 1 process: rank 2 of 3; they meet in the file that" in explanation(ARRAY)
 
 
-def test_an_address_with_colons_is_put_in_brackets() -> None:
+def test_what_no_variable_says_is_said_to_be_worked_out() -> None:
+    words = explanation(SLURM)
+    assert "they meet at gpu08:15017" in words
+    assert "  SLURM_JOB_NODELIST=gpu[08-09]: the ranks meet at the first of these nodes (rank 0)" in words
+    assert "  SLURM_JOB_ID=17: determines the port: 15000 + id % 15000" in words
+    assert "\x1b" not in explanation(SLURM | {"SLURM_JOB_NODELIST": "n\x1b1,n2"})
     assert "they meet at [fd00::1]:15001" in explanation(ENV | {"MASTER_ADDR": "fd00::1"})
+    with pytest.raises(PlaceError, match=r"^no launcher has set variables here; --as NAME .*: torchrun, dlc"):
+        explanation({})
 
 
 def test_an_outer_environment_is_named() -> None:
@@ -47,19 +47,10 @@ def test_an_outer_environment_is_named() -> None:
     assert explanation(SLURM | TORCHRUN, "slurm").startswith("slurm: rank 2 of 3")
 
 
-def test_where_nothing_is_said_the_kinds_are_listed() -> None:
-    with pytest.raises(PlaceError, match=r"^no launcher has set variables here; --as NAME .*: torchrun, dlc"):
-        explanation({})
-
-
 @pytest.mark.parametrize("kind", list(FULL))
 def test_every_kind_has_a_line_a_variable(kind: str) -> None:
     lines = explanation(FULL[kind], kind).splitlines()[1:]
     assert all(line.startswith("  ") and ": " in line for line in lines)
-
-
-def test_nothing_moves_the_cursor() -> None:
-    assert "\x1b" not in explanation(SLURM | {"SLURM_JOB_NODELIST": "n\x1b1,n2"})
 
 
 def test_a_rank_imports_little_for_it() -> None:

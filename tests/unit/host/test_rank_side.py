@@ -63,18 +63,10 @@ def test_a_process_that_hangs_is_killed_with_its_family(module: Callable[[str], 
         with suppress(psutil.NoSuchProcess):
             assert not survivors([psutil.Process(int((tmp_path / "started").read_text()))], timeout_s=10)
         assert asked.ask("anything")["pid"] != first
-
-
-def test_an_unexpected_end_kills_the_process_at_once(module: Callable[[str], str]) -> None:
-    def interrupted() -> int:
-        with Child(module(FAKE)) as asked:
-            pids.append(asked.ask("anything")["pid"])
-            raise KeyboardInterrupt
-
-    pids: list[int] = []
-    with pytest.raises(KeyboardInterrupt):
-        interrupted()
-    assert not psutil.pid_exists(pids[0])
+    with suppress(KeyboardInterrupt), Child(module(FAKE)) as asked:
+        last = asked.ask("anything")["pid"]
+        raise KeyboardInterrupt
+    assert not psutil.pid_exists(last)  # at once
 
 
 def test_a_process_that_cannot_be_started_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,15 +46,6 @@ def test_ranks_that_are_late_by_turns_come_last_as_often() -> None:
     assert [each.last_in for each in found.ranks] == [12, 12]
 
 
-def test_before_the_first_step_nothing_is_known() -> None:
-    assert summary([]) is None
-
-
-def test_one_rank_has_nobody_to_wait_for() -> None:
-    found = seen(ranks=1, late=0)
-    assert (found.steps, len(found.ranks)) == (0, 1)
-
-
 def test_with_too_many_ranks_those_that_matter_are_kept() -> None:
     found = seen(ranks=9, late=4)
     assert [each.rank for each in most_telling(found, 1, None)] == [4]
@@ -62,7 +53,10 @@ def test_with_too_many_ranks_those_that_matter_are_kept() -> None:
     assert [each.rank for each in most_telling(found, 99, None)] == list(range(9))
 
 
-def test_a_step_of_own_work_alone_is_not_compared() -> None:
+def test_where_nobody_waits_nothing_is_compared() -> None:
+    assert summary([]) is None
+    alone = seen(ranks=1, late=0)
+    assert (alone.steps, len(alone.ranks)) == (0, 1)
     works = works_of(1, ranks=2, steps=2)
     found = summary(align_steps(trace(works, lambda rank, work, transfer: all_reduce(rank, work, transfer)[:4])).steps)
     assert found is not None

@@ -74,49 +74,40 @@ def test_what_a_check_finds_wrong_is_said_before_who_is_late() -> None:
     assert headline.checks(monitor) == ""
 
 
-def test_before_the_first_launch_it_starts() -> None:
-    assert said() == "starting: importing torch"
-    command = preset_of({"kind": "command", "trial": [{"name": "a", "launch": "command", "command": ["true"]}]})
-    assert headline.sentence(RunMonitor(), {}, command, 0) == "starting"
+QUEUED = Notice(at_ns=1, text="job 17 is queued: Resources")
+STILL = Notice(at_ns=1, text="no step for 20 s: rank 0 is in step 3\nrank 0: save (train.py:18)")
+BEGUN = [launched(), hello(0), hello(1)]
+KILLED = "rank 1 was killed by SIGKILL"
 
 
-def test_what_a_launch_waits_for_elsewhere_is_said_until_a_rank_is_here() -> None:
-    queued = Notice(at_ns=1, text="job 17 is queued: Resources")
-    assert said(launched(), queued) == "job 17 is queued: Resources"
-    assert said(launched(), queued, Notice(at_ns=2, text="job 17 runs on n1")) == "job 17 runs on n1"
-    assert said(launched(), queued, hello(1)) == "starting: 1 of 2 ranks connected"
-    assert said(launched(), queued, launched()) == "starting: 0 of 2 ranks connected"
-
-
-def test_until_all_have_made_a_step_it_is_said_who_is_here() -> None:
-    assert said(launched()) == "starting: 0 of 2 ranks connected"
-    assert said(launched(), hello(1)) == "starting: 1 of 2 ranks connected"
-    assert said(launched(), hello(0), hello(1), step(0)) == "starting: 2 of 2 ranks connected, 1 ready"
-    both = [launched(), hello(0), hello(1), ready(0), ready(1)]
-    assert said(*both) == "starting: the first step is under way"
-    assert said(launched(), ranks=1) == "starting: 0 of 1 rank connected"
-
-
-def test_when_it_is_over_it_is_said_how_it_ended() -> None:
-    assert said(*journal("a")) == "done"
-    assert said(launched(), ended("interrupted")) == "interrupted"
-    assert said(launched(), ended("skipped")) == "skipped"
-    assert said(launched(), ended("failed")) == "failed: no reason is known"
-
-
-def test_of_a_failure_the_first_line_is_said() -> None:
-    killed = failure("a", error="rank 1 was killed by SIGKILL\nthe log's end")
-    assert said(*killed) == "failed: rank 1 was killed by SIGKILL"
-    assert said(*failure("a", error="[/red] no")) == "failed: [/red] no"
-    assert two(*failure("b"), *journal("a")) == "failed: b (rank 1 was killed by SIGKILL)"
+@pytest.mark.parametrize(
+    ("messages", "words"),
+    [
+        ([], "starting: importing torch"),
+        ([launched(), QUEUED], "job 17 is queued: Resources"),
+        ([launched(), QUEUED, Notice(at_ns=2, text="job 17 runs on n1")], "job 17 runs on n1"),
+        ([launched(), QUEUED, hello(1)], "starting: 1 of 2 ranks connected"),
+        ([launched(), QUEUED, launched()], "starting: 0 of 2 ranks connected"),
+        ([launched(), STILL], "no step for 20 s: rank 0 is in step 3"),
+        ([*BEGUN, step(0)], "starting: 2 of 2 ranks connected, 1 ready"),
+        ([*BEGUN, ready(0), ready(1)], "starting: the first step is under way"),
+        ([*BEGUN, step(0), step(1)], "no waits measured yet"),
+        (journal("a"), "done"),
+        ([launched(), ended("interrupted")], "interrupted"),
+        ([launched(), ended("skipped")], "skipped"),
+        ([launched(), ended("failed")], "failed: no reason is known"),
+        (failure("a", error=f"{KILLED}\nthe log's end"), f"failed: {KILLED}"),
+    ],
+)
+def test_until_something_is_measured_it_is_said_how_far_it_is_or_how_it_ended(
+    messages: list[Message], words: str
+) -> None:
+    assert said(*messages) == words
 
 
 def test_one_rank_has_nobody_to_wait_for() -> None:
+    assert said(launched(), ranks=1) == "starting: 0 of 1 rank connected"
     assert said(launched(), hello(0, world_size=1), step(0), ranks=1) == "one process, so there is nobody to wait for"
-
-
-def test_without_operations_nothing_is_known_of_waiting() -> None:
-    assert said(launched(), hello(0), hello(1), step(0), step(1)) == "no waits measured yet"
 
 
 def test_who_is_waited_for_is_named_with_how_late_it_is_and_where() -> None:
@@ -127,18 +118,9 @@ def test_who_is_waited_for_is_named_with_how_late_it_is_and_where() -> None:
     assert words.endswith(
         ". Ranks idle 39% of the time for a late rank, 3% in transfers"
     )  # half the ranks: 25 ms of a step of 32
-
-
-@pytest.mark.parametrize("at", ["data", "aggregate"])
-def test_the_phase_is_the_one_in_which_it_is_late(at: str) -> None:
-    assert f"a step, in {at}. " in said(*trained_together(25.0, at=at))
-
-
-def test_of_more_ranks_all_but_one_wait() -> None:
-    assert "idle 58% of the time for a late rank" in said(*trained_together(25.0, ranks=4))
-
-
-def test_a_rank_that_is_slower_in_all_it_does_is_late_in_every_phase() -> None:
+    assert said(*trained_together(25.0), states={0: "running", 1: "waiting for rank 0"}) == words  # who goes on
+    assert "idle 58% of the time for a late rank" in said(*trained_together(25.0, ranks=4))  # all but one wait
+    assert "a step, in aggregate. " in said(*trained_together(25.0, at="aggregate"))
     assert "a step, in every phase (× 2.99). " in said(*trained_together(0.0, slower=3.0))
 
 
@@ -246,6 +228,7 @@ COMMAND = {"kind": "command", "trial": [{"name": "a", "launch": "command", "comm
 
 def test_of_a_watched_rank_the_line_of_its_code_is_said_also_when_it_has_left_its_loop() -> None:
     monitor = RunMonitor()
+    assert headline.sentence(monitor, {}, preset_of(COMMAND), 0) == "starting"
     reduces = Position(step=100, calls=1, number=0, kind="all_reduce", seq=9, bytes=4096)
     saves = replace(heartbeat(1), position=Position(step=99), stack=SAVING)
     monitor.add([*trained_together(0.0), beat(0, reduces), saves, done(2)])
@@ -257,11 +240,6 @@ def test_of_a_watched_rank_the_line_of_its_code_is_said_also_when_it_has_left_it
     assert "all_reduce (4 KB) of step 100" in words
     monitor.add([done(1)])
     assert "has left its training loop after 100 steps" in headline.sentence(monitor, still, preset_of(COMMAND), 0)
-
-
-def test_of_a_notice_the_first_line_is_said() -> None:
-    queued = Notice(at_ns=1, text="no step for 20 s: rank 0 is in step 3\nrank 0: save (train.py:18)")
-    assert said(launched(), queued) == "no step for 20 s: rank 0 is in step 3"
 
 
 def test_a_rank_that_is_silent_is_not_believed_to_be_where_it_was_last() -> None:
@@ -278,11 +256,6 @@ def test_of_many_that_stand_still_it_is_said_in_few_words() -> None:
     beats = [beat(rank, WAITS) for rank in range(4)]
     words = said(*trained_together(0.0, ranks=4), *beats, states=dict.fromkeys(range(4), "stalled (4 s)"), ranks=4)
     assert words == "ranks 0–3 wait in all_reduce 0 of step 100, which does not finish"
-
-
-def test_states_of_ranks_that_go_on_are_not_said() -> None:
-    states = {0: "running", 1: "waiting for rank 0", 2: "evaluating"}
-    assert said(*trained_together(0.0), states=states) == said(*trained_together(0.0))
 
 
 def test_ranks_that_do_different_things_are_told_so_in_place_of_a_verdict() -> None:
@@ -310,3 +283,4 @@ def test_the_verdict_on_a_trial_stays_until_the_next_one_has_one() -> None:
     assert late not in two(*told, launched("b"), *trained_together(0)[1:])
     failed = two(*told[:-1], ended("failed", "killed"), launched("b"))
     assert failed == "starting: 0 of 2 ranks connected"
+    assert two(*failure("b"), *journal("a")) == f"failed: b ({KILLED})"

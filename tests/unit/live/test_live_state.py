@@ -24,89 +24,69 @@ from tests.support.builders import (
 )
 
 
-def test_before_anything_happens_the_state_is_idle() -> None:
-    live = Live()
-    assert (live.status, live.trial, live.finished, live.ranks) == ("idle", None, 0, {})
-    assert (live.step, live.steps, live.loss, live.samples_per_s) == (0, None, None, None)
+def live_of(*messages: Message) -> Live:
+    """Of a launch of ranks 0 and 1."""
+    return fold(Live(), [launched(), hello(0), hello(1), *messages])
 
 
 def test_a_launch_is_running_until_it_has_ended() -> None:
-    live = fold(Live(), [launched("a", 2)])
+    live = Live()
+    assert (live.status, live.trial, live.finished, live.ranks) == ("idle", None, 0, {})
+    assert (live.step, live.steps, live.loss, live.samples_per_s) == (0, None, None, None)
+    fold(live, [launched("a", 2)])
     assert (live.status, live.trial, live.repeat, live.finished) == ("running", "a", 2, 0)
     fold(live, [ended()])
     assert (live.status, live.trial, live.error, live.finished) == ("ok", "a", None, 1)
+    fold(live, [*failure("a", error="why")])
+    assert (live.status, live.error, live.finished) == ("failed", "why", 2)
+    fold(live, [launched("b")])  # which forgets the ranks and the error of the last
+    assert (live.status, live.trial, live.error, live.ranks, live.finished) == ("running", "b", None, {}, 2)
 
 
-@pytest.mark.parametrize("status", ["failed", "interrupted"])
-def test_a_launch_that_ends_badly_says_so(status: str) -> None:
-    live = fold(Live(), [launched(), ended(status, "why")])
-    assert (live.status, live.error, live.finished) == (status, "why", 1)
-
-
-def test_a_new_launch_forgets_the_ranks_and_the_error_of_the_last() -> None:
-    live = fold(Live(), [*failure("a"), launched("b")])
-    assert (live.status, live.trial, live.error, live.ranks, live.finished) == ("running", "b", None, {}, 1)
-
-
-def test_a_rank_starts_runs_and_is_done() -> None:
-    live = fold(Live(), [launched(), hello(0, pid=7, device="cuda:0")])
-    rank = live.ranks[0]
+def test_a_rank_starts_runs_and_is_done_or_fails() -> None:
+    live = fold(Live(), [launched(), hello(0, pid=7, device="cuda:0"), hello(1)])
+    rank, other = live.ranks.values()
     assert (rank.state, rank.pid, rank.device, rank.step, rank.steps) == ("starting", 7, "cuda:0", 0, None)
     fold(live, [ready(0, steps=4)])
     assert (rank.state, rank.steps) == ("running", 4)
     fold(live, [step(0, 0, samples=5, loss=2.0)])
     assert (rank.state, rank.step, rank.samples, rank.loss) == ("running", 1, 5, 2.0)
     assert rank.phases_ns == (1_000_000, 2_000_000, 3_000_000, 4_000_000, 5_000_000)
-    fold(live, [done(0, dropped=3)])
-    assert (rank.state, rank.dropped) == ("done", 3)
+    fold(live, [done(0, dropped=3), failed(1, "ValueError: no")])
+    assert (rank.state, rank.dropped, rank.error) == ("done", 3, None)
+    assert (other.state, other.error) == ("failed", "ValueError: no")
 
 
-def test_a_rank_that_fails_keeps_its_last_words() -> None:
-    live = fold(Live(), [launched(), hello(0), hello(1), failed(1, "ValueError: no")])
-    assert (live.ranks[1].state, live.ranks[1].error) == ("failed", "ValueError: no")
-    assert (live.ranks[0].state, live.ranks[0].error) == ("starting", None)
-
-
-def test_a_heartbeat_tells_of_load_and_losses() -> None:
-    live = fold(Live(), [launched(), hello(0), heartbeat(0, cpu_percent=12.5, dropped=2)])
-    rank = live.ranks[0]
-    assert (rank.cpu_percent, rank.rss_bytes, rank.gpu_bytes, rank.dropped) == (12.5, 5_000, None, 2)
-    assert rank.state == "starting"
-
-
-def test_a_heartbeat_tells_what_the_gpu_is_at_until_the_next() -> None:
+def test_a_heartbeat_tells_of_load_and_losses_and_of_the_gpu_until_the_next() -> None:
     gpu = Gpu(busy_percent=97.0, used_bytes=3, total_bytes=9, watts=250.5, celsius=70)
-    beat = msgspec.structs.replace(heartbeat(0), gpu_bytes=2, gpu_reserved_bytes=4, gpu=gpu)
-    live = fold(Live(), [launched(), hello(0), hello(1), beat])
+    beat = msgspec.structs.replace(
+        heartbeat(0, cpu_percent=12.5, dropped=2), gpu_bytes=2, gpu_reserved_bytes=4, gpu=gpu
+    )
+    live = live_of(beat)
     rank = live.ranks[0]
+    assert (rank.state, rank.cpu_percent, rank.rss_bytes, rank.dropped) == ("starting", 12.5, 5_000, 2)
     assert (rank.gpu, rank.gpu_bytes, rank.gpu_reserved_bytes) == (gpu, 2, 4)
     assert live.ranks[1].gpu == Gpu()
     fold(live, [heartbeat(0)])
     assert (rank.gpu, rank.gpu_bytes, rank.gpu_reserved_bytes) == (Gpu(), None, None)
 
 
-def test_the_step_is_that_of_the_slowest_rank() -> None:
-    live = fold(Live(), [launched(), hello(0), hello(1), ready(0), ready(1), step(0, 0), step(0, 1), step(1, 0)])
+def test_the_step_is_that_of_the_slowest_rank_and_the_loss_a_mean_by_sample() -> None:
+    live = live_of(ready(0), ready(1), step(0, 0), step(0, 1, samples=6), step(1, 0, samples=2, loss=3.0))
     assert (live.step, live.steps) == (1, 4)
-
-
-def test_the_loss_is_a_mean_by_sample() -> None:
-    live = fold(Live(), [launched(), hello(0), hello(1), step(0, samples=6, loss=1.0), step(1, samples=2, loss=3.0)])
     assert live.loss == pytest.approx(1.5)  # (6 × 1 + 2 × 3) / 8
-
-
-def test_a_rank_without_samples_has_no_part_in_the_loss() -> None:
-    live = fold(Live(), [launched(), hello(0), hello(1), step(0, samples=6, loss=1.0), step(1, samples=0, loss=None)])
-    assert live.loss == pytest.approx(1.0)
+    assert live_of(step(0, samples=6), step(1, samples=0, loss=None)).loss == pytest.approx(1.0)
 
 
 def test_the_rate_comes_from_the_ends_of_the_last_steps() -> None:
-    live = fold(Live(), [launched(), hello(0), hello(1), step(0, 0, end_ms=1_000), step(1, 0, end_ms=1_000)])
+    live = live_of(step(0, 0, end_ms=1_000), step(1, 0, end_ms=1_000))
     assert live.samples_per_s is None  # one end makes no rate
     fold(live, [step(0, 1, end_ms=1_500, samples=8), step(1, 1, end_ms=1_250, samples=4)])
-    assert live.ranks[0].steps_per_s == pytest.approx(2)
-    assert live.ranks[1].steps_per_s == pytest.approx(4)
+    assert [rank.steps_per_s for rank in live.ranks.values()] == pytest.approx([2, 4])
     assert live.samples_per_s == pytest.approx(2 * 8 + 4 * 4)
+    fold(live, [step(0, 5 + number, end_ms=10_000 + 10 * number) for number in range(RATE_OVER)])
+    assert len(live.ranks[0].ends) == RATE_OVER
+    assert live.ranks[0].steps_per_s == pytest.approx(100)
 
 
 def test_each_step_has_its_own_samples_and_those_between_reports_count() -> None:
@@ -118,22 +98,14 @@ def test_each_step_has_its_own_samples_and_those_between_reports_count() -> None
 
 
 def test_samples_that_nobody_counts_make_no_rate() -> None:
-    ends = [step(0, number, end_ms=1_000 * number, samples=0) for number in range(3)]
-    live = fold(Live(), [launched(), hello(0), *ends])
+    live = live_of(*(step(0, number, end_ms=1_000 * number, samples=0) for number in range(3)))
     assert (live.ranks[0].samples_per_s, live.samples_per_s) == (None, None)
 
 
-def test_the_operations_of_a_sample_are_known_from_the_start() -> None:
-    live = fold(Live(), [launched(), hello(0), hello(1), msgspec.structs.replace(ready(0), flops=3e9), ready(1)])
+def test_without_instruments_a_rank_is_through_at_once() -> None:
+    live = live_of(msgspec.structs.replace(ready(0, steps=4), flops=3e9), trained(0, loss=0.5))
+    assert (live.ranks[0].step, live.ranks[0].loss, live.loss) == (4, 0.5, 0.5)
     assert [live.ranks[rank].flops for rank in (0, 1)] == [3e9, None]
-
-
-def test_the_rate_forgets_old_steps() -> None:
-    slow = [step(0, number, end_ms=1_000 * number) for number in range(5)]
-    fast = [step(0, 5 + number, end_ms=10_000 + 10 * number) for number in range(RATE_OVER)]
-    live = fold(Live(), [launched(), hello(0), *slow, *fast])
-    assert len(live.ranks[0].ends) == RATE_OVER
-    assert live.ranks[0].steps_per_s == pytest.approx(100)
 
 
 TWO_LAUNCHES: list[Message] = [*journal("a"), *failure("b"), *journal("a", 2, ranks=3), launched("c"), hello(0)]
@@ -148,32 +120,21 @@ def test_folding_in_pieces_is_folding_at_once(cut: int) -> None:
     assert in_pieces == one_by_one == fold(Live(), TWO_LAUNCHES)
 
 
-def test_a_pause_is_kept_until_the_next_launch_and_the_load_too() -> None:
-    live = fold(Live(), [launched(), hello(0), pause(0), load(1.5, 1.0)])
-    assert list(live.pauses) == [pause(0)]
-    assert live.load == load(1.5, 1.0)
+def test_pauses_load_and_who_was_refused_are_kept_until_the_next_launch() -> None:
+    refused = Refused(at_ns=5, count=3, why="a stranger")
+    live = live_of(pause(0), load(1.5, 1.0), refused)
+    assert (list(live.pauses), live.load, live.refused) == ([pause(0)], load(1.5, 1.0), refused)
     fold(live, [launched("b")])
-    assert list(live.pauses) == []
-    assert live.load is None
-
-
-def test_without_instruments_a_rank_is_through_at_once() -> None:
-    live = fold(Live(), [launched(), hello(0), ready(0, steps=4), trained(0, loss=0.5)])
-    assert (live.ranks[0].step, live.ranks[0].loss, live.loss) == (4, 0.5, 0.5)
+    assert (list(live.pauses), live.load, live.refused) == ([], None, None)
 
 
 @pytest.mark.parametrize(("collectives", "kept"), [(0, 200), (1, 200), (99, 50), (2_000, 25)])
 def test_few_steps_are_kept_where_they_have_many_collectives(collectives: int, kept: int) -> None:
-    live = fold(Live(), [launched(), hello(0), ready(0)])
     told = tuple(Collective("all_reduce", number, 8, 1, 2, 2, 3) for number in range(collectives))
-    fold(live, [msgspec.structs.replace(step(0, number), collectives=told) for number in range(300)])
+    live = live_of(*(msgspec.structs.replace(step(0, number), collectives=told) for number in range(300)))
     assert [each.step for each in live.ranks[0].recent] == list(range(300 - kept, 300))
 
 
-def test_where_a_rank_is_and_who_was_refused_is_known() -> None:
+def test_where_a_rank_is_is_known() -> None:
     there = Position(step=3, calls=1)
-    live = fold(Live(), [launched(), hello(0), msgspec.structs.replace(heartbeat(0), position=there)])
-    assert live.ranks[0].position == there
-    refused = Refused(at_ns=5, count=3, why="a stranger")
-    assert fold(live, [refused]).refused == refused
-    assert fold(live, [launched("b")]).refused is None
+    assert live_of(msgspec.structs.replace(heartbeat(0), position=there)).ranks[0].position == there

@@ -55,13 +55,10 @@ def test_rows_have_no_gaps_and_lie_in_the_window() -> None:
         assert all(one.what != other.what for one, other in pairwise(found))
 
 
-def test_as_many_steps_are_shown_as_are_wanted() -> None:
+def test_as_many_steps_are_shown_as_are_wanted_but_none_before_a_long_pause() -> None:
     steps = align_steps(told(steps=6)).steps
     assert [step.number for step in last_steps(steps, 3)] == [3, 4, 5]
     assert [step.number for step in last_steps(steps[:2], 3)] == [0, 1]
-
-
-def test_a_long_pause_is_left_out_with_what_was_before_it() -> None:
     works = [{rank: [round(part * MS) for part in ALONE_MS] for rank in range(2)} for _ in range(4)]
     works[2] = {rank: [*work[:5], 500 * MS] for rank, work in works[2].items()}
     assert [step.number for step in last_steps(align_steps(trace(works)).steps, 4)] == [2, 3]
@@ -70,26 +67,23 @@ def test_a_long_pause_is_left_out_with_what_was_before_it() -> None:
 SEGMENTS = [Segment(0, 10, "forward"), Segment(10, 12, "wait"), Segment(12, 40, "backward")]
 
 
-def test_a_cell_shows_what_took_most_of_it() -> None:
-    assert runs(SEGMENTS, (0, 40), 4) == [Run(0, 1, "forward", 10), Run(1, 4, "backward", 28)]
-    assert runs(SEGMENTS, (0, 40), 40) == [
-        Run(0, 10, "forward", 10),
-        Run(10, 12, "wait", 2),
-        Run(12, 40, "backward", 28),
-    ]
+FORWARD, BACKWARD, WAIT = Run(0, 10, "forward", 10), Run(12, 40, "backward", 28), Run(10, 12, "wait", 2)
 
 
-def test_a_step_that_begins_begins_a_run() -> None:
-    assert runs(SEGMENTS, (0, 40), 4, cuts={2}) == [
-        Run(0, 1, "forward", 10), Run(1, 2, "backward", 28), Run(2, 4, "backward", 28),
-    ]  # fmt: skip
-
-
-def test_what_is_outside_or_empty_is_between() -> None:
-    assert runs([Segment(10, 20, "data")], (0, 30), 3) == [
-        Run(0, 1, BETWEEN, 0), Run(1, 2, "data", 10), Run(2, 3, BETWEEN, 0),
-    ]  # fmt: skip
-    assert runs(SEGMENTS, (0, 40), 1) == [Run(0, 1, "backward", 28)]
+@pytest.mark.parametrize(
+    ("segments", "end", "cells", "cuts", "shown"),
+    [
+        (SEGMENTS, 40, 4, (), [Run(0, 1, "forward", 10), Run(1, 4, "backward", 28)]),
+        (SEGMENTS, 40, 40, (), [FORWARD, WAIT, BACKWARD]),
+        (SEGMENTS, 40, 4, {2}, [Run(0, 1, "forward", 10), Run(1, 2, "backward", 28), Run(2, 4, "backward", 28)]),
+        (SEGMENTS, 40, 1, (), [Run(0, 1, "backward", 28)]),
+        ([Segment(10, 20, "data")], 30, 3, (), [Run(0, 1, BETWEEN, 0), Run(1, 2, "data", 10), Run(2, 3, BETWEEN, 0)]),
+    ],
+)
+def test_a_cell_shows_what_took_most_of_it_and_a_step_that_begins_begins_a_run(
+    segments: list[Segment], end: int, cells: int, cuts: set[int], shown: list[Run]
+) -> None:
+    assert runs(segments, (0, end), cells, cuts=cuts) == shown
 
 
 @pytest.mark.parametrize(("moment", "cell"), [(0, 0), (9, 0), (10, 1), (39, 3)])

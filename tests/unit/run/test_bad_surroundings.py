@@ -32,13 +32,6 @@ class Closed(io.StringIO):
 
 
 @pytest.fixture
-def short() -> Iterator[Path]:
-    """A folder for temporary files, its path short enough for sockets (pytest's own may be long)."""
-    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
-        yield Path(folder)
-
-
-@pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Preset]:
     """A preset whose run is over in no time: the lab is the seam."""
 
@@ -72,10 +65,7 @@ def test_a_reader_of_stdout_that_has_gone_changes_no_exit_code(
     assert headless.run(ran(), tmp_path, as_json=False) == 0
     sys.stdout.close()
     assert "kept in" in capsys.readouterr().err
-
-
-def test_a_run_goes_on_though_nobody_reads_how() -> None:
-    narrator = Narrator(preset_of({"trial": [{"name": "a"}]}), Closed())
+    narrator = Narrator(ran(), Closed())  # nor does one of how it goes
     for message in journal("a"):
         narrator.add(message)
 
@@ -89,9 +79,15 @@ def test_an_interrupt_before_anything_has_begun_exits_with_130() -> None:
 
 
 def test_a_hub_takes_away_what_a_killed_console_has_left_and_nothing_else(
-    monkeypatch: pytest.MonkeyPatch, short: Path
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(short))
+    """In a folder whose path is short enough for sockets: pytest's own may be long."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        hubs_come_and_go(Path(folder))
+
+
+def hubs_come_and_go(short: Path) -> None:
     script = "import os; from ddptui.engines.hub import Hub; Hub(1); os.kill(os.getpid(), 9)"
     dead = subprocess.run([sys.executable, "-c", script], env={**os.environ, "TMPDIR": str(short)}, check=False)
     assert dead.returncode == -signal.SIGKILL

@@ -18,23 +18,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return clock
 
 
-def test_nothing_is_wanted_at_first() -> None:
-    controls = Controls()
-    assert controls.end() is None
-    assert list(controls.requests(1)) == []
-
-
-def test_what_is_to_be_sent_is_sent_once_and_in_order() -> None:
-    controls = Controls()
-    controls.inject((LATE,), 1)
-    controls.inject((), 1)
-    assert list(controls.requests(1)) == [(LATE,), ()]
-    assert list(controls.requests(1)) == []
-
-
 def test_a_launch_that_begins_knows_nothing_of_skips_and_delays_for_the_one_before() -> None:
     controls = Controls()
+    assert not controls.skip(0)  # none has begun
     controls.launched_ns = 0
+    assert controls.end() is None
     assert controls.skip(0)
     assert controls.end() == "skipped"
     controls.launched_ns = 2
@@ -54,13 +42,6 @@ def test_a_stop_is_for_all_that_is_to_come() -> None:
     assert controls.end() == "interrupted"
 
 
-def test_a_launch_that_has_not_begun_is_not_skipped() -> None:
-    controls = Controls()
-    assert not controls.skip(0)
-    controls.launched_ns = 0
-    assert controls.end() is None
-
-
 @pytest.mark.parametrize("wish", ["skip", "stop"])
 def test_it_is_known_since_when_an_end_is_wanted(wish: str, clock: SimpleNamespace) -> None:
     controls = Controls()
@@ -70,10 +51,12 @@ def test_it_is_known_since_when_an_end_is_wanted(wish: str, clock: SimpleNamespa
     assert controls.waited_s() == 2.5
 
 
-def test_stacks_are_asked_for_once_and_of_the_launch_that_is_meant() -> None:
+def test_what_is_to_be_sent_is_sent_once_in_order_and_to_the_launch_that_is_meant() -> None:
     controls = Controls()
+    assert (controls.end(), list(controls.requests(1))) == (None, [])
     controls.ask_for_stacks(1)
     controls.inject((LATE,), 1)
+    controls.inject((), 1)
     controls.ask_for_stacks(0)  # for the launch before
-    assert list(controls.requests(1)) == [None, (LATE,)]
+    assert list(controls.requests(1)) == [None, (LATE,), ()]
     assert list(controls.requests(1)) == []

@@ -34,31 +34,33 @@ def steps_ms(found: Course) -> list[float]:
     return [moment_ns / MS for moment_ns in found.steps_ns]
 
 
-def test_a_step_is_over_once_all_ranks_have_finished_it() -> None:
-    found = noted([*BEGIN, *ends((0, 0, 3_010), (1, 0, 3_020), (1, 1, 3_030), (0, 1, 3_045)), ended()])
-    assert steps_ms(found) == [3_020, 3_045]
-    assert (found.trials, found.firsts_ns, found.end_ns) == (["a"], [3_020 * MS], ended().at_ns)
+AGAIN = [hello(rank, at_ns=4_000 * MS) for rank in (0, 1)]
+OF_EACH = [(rank, number, 3_000 + 10 * number + rank) for rank in (0, 1) for number in range(50)]
 
 
-def test_ranks_send_some_steps_at_a_time() -> None:
-    of_0, of_1 = ([(rank, number, 3_000 + 10 * number + rank) for number in range(50)] for rank in (0, 1))
-    assert steps_ms(noted([*BEGIN, *ends(*of_0, *of_1)])) == [3_001 + 10 * number for number in range(50)]
+@pytest.mark.parametrize(
+    ("messages", "ends_ms"),
+    [
+        ([*BEGIN, *ends((0, 0, 3_010), (1, 0, 3_020), (1, 1, 3_030), (0, 1, 3_045)), ended()], [3_020, 3_045]),
+        ([*BEGIN, *ends(*OF_EACH)], [3_001 + 10 * number for number in range(50)]),  # some steps at a time
+        ([*BEGIN, *ends((0, 0, 3_010), (0, 1, 3_020), (1, 1, 3_021), (0, 2, 3_030), (1, 2, 3_031))], [3_021, 3_031]),
+        ([launched(), hello(0), *ends((1, 0, 3_000), (0, 0, 3_010))], [3_010]),  # rank 1 is not known
+        ([*BEGIN, *ends((0, 0, 3_010), (1, 0, 3_020), (0, 1, 3_030)), *AGAIN, *ends((0, 0, 4_010), (1, 0, 4_020))],
+         [3_020, 4_020]),
+        ([launched(), hello(0), *ends((0, 0, 3_010), (0, 1, 2_000), (0, 2, 3_030))], [2_000, 3_030]),  # clocks jump
+    ],
+)  # fmt: skip
+def test_a_step_is_over_once_all_ranks_have_finished_it(messages: list[Message], ends_ms: list[int]) -> None:
+    assert steps_ms(noted(messages)) == ends_ms
 
 
-def test_a_step_that_one_rank_has_not_reported_is_left_out() -> None:
-    found = noted([*BEGIN, *ends((0, 0, 3_010), (0, 1, 3_020), (1, 1, 3_021), (0, 2, 3_030), (1, 2, 3_031))])
-    assert steps_ms(found) == [3_021, 3_031]
-
-
-def test_steps_of_an_unknown_rank_are_left_out_and_of_ranks_that_begin_anew_counted_anew() -> None:
-    assert steps_ms(noted([launched(), hello(0), *ends((1, 0, 3_000), (0, 0, 3_010))])) == [3_010]
-    again = [hello(rank, at_ns=4_000 * MS) for rank in (0, 1)]
-    again += [*ends((0, 0, 4_010), (1, 0, 4_020), (1, 1, 4_030), (0, 1, 4_040))]
-    assert steps_ms(noted([*BEGIN, *ends((0, 0, 3_010), (1, 0, 3_020), (0, 1, 3_030)), *again])) == [
-        3_020,
-        4_020,
-        4_040,
-    ]
+def test_trials_ends_and_changes_by_hand_are_noted_with_their_moments() -> None:
+    changed = [Injection(at_ns=at_ms * MS, bottleneck=()) for at_ms in (3_150, 3_300)]
+    found = noted([*journal()[:-1], *changed, journal()[-1]])
+    assert found.changes_ns == [3_150 * MS, 3_300 * MS]
+    assert (found.trials, found.firsts_ns, found.end_ns) == (["a"], [3_100 * MS], ended().at_ns)
+    assert (COURSE.trials, COURSE.firsts_ns) == (["a", "b", "a"], [10, 60, 70])
+    assert (COURSE.begin_ns, COURSE.end_ns) == (0, 100)
 
 
 def test_the_clocks_of_other_hosts_are_compared_with_all_probes() -> None:
@@ -67,11 +69,6 @@ def test_the_clocks_of_other_hosts_are_compared_with_all_probes() -> None:
     told = [launched(), hello(0), far, *steps, offset(1, at_ms=2_100, offset_ms=500_000, error_ms=0)]
     assert steps_ms(noted(told)) == pytest.approx([3_010, 3_030], abs=0.2)
     assert steps_ms(noted(told, by_ns=1_000 * MS)) == pytest.approx([4_010, 4_030], abs=0.2)
-
-
-def test_with_clocks_that_jump_steps_are_in_the_order_in_which_they_are_told() -> None:
-    found = noted([launched(), hello(0), *ends((0, 0, 3_010), (0, 1, 2_000), (0, 2, 3_030))])
-    assert steps_ms(found) == [2_000, 3_030]
 
 
 @pytest.mark.parametrize(
@@ -113,11 +110,7 @@ def test_from_a_launchs_end_to_the_first_step_of_the_next_nothing_is_to_be_seen(
     moment: int, idle: tuple[int, int]
 ) -> None:
     assert COURSE.idle(moment) == idle
-
-
-def test_of_each_launch_its_trial_and_its_first_step_are_noted() -> None:
-    assert (COURSE.trials, COURSE.firsts_ns) == (["a", "b", "a"], [10, 60, 70])
-    assert (COURSE.begin_ns, COURSE.end_ns) == (0, 100)
+    assert (Course().idle(0), Course().share(0)) == ((0, 0), 0)
 
 
 @pytest.mark.parametrize(
@@ -127,15 +120,3 @@ def test_of_each_launch_its_trial_and_its_first_step_are_noted() -> None:
 )
 def test_a_moment_outside_the_run_is_at_its_begin_or_end(end: int, moment: int, share: float) -> None:
     assert course_of(launch("a", 0, end)).share(moment) == share
-
-
-def test_a_run_without_launches_has_no_place_to_go_to() -> None:
-    empty = Course()
-    assert empty.idle(0) == (0, 0)
-    assert empty.share(0) == 0
-
-
-def test_changes_by_hand_are_noted_with_their_moments() -> None:
-    changed = [Injection(at_ns=at_ms * MS, bottleneck=()) for at_ms in (3_150, 3_300)]
-    found = noted([*journal()[:-1], *changed, journal()[-1]])
-    assert found.changes_ns == [3_150 * MS, 3_300 * MS]

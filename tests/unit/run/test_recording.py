@@ -13,7 +13,6 @@ from ddptui.live.state import Live
 from ddptui.run import recording
 from ddptui.run.playback import Playback
 from ddptui.run.recording import AROUND, MOST_EVENTS, Recording
-from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
 from ddptui.wire.messages import Heartbeat, Step
 from ddptui.wire.records import Ended, Injection, Message
@@ -186,18 +185,6 @@ class Watched:
         return monitor.live, list(monitor.joined), monitor.judge(), monitor.mismatch, self.played.results
 
 
-def test_back_and_on_again_the_results_are_the_same(run: Run, small: None) -> None:
-    played = Playback(run, PRESET, lambda: 0)
-    told = Told(played)
-    for _ in range(2):
-        played.seek(-1e6)
-        told.drain()
-        assert [len(trial.repeats) for trial in played.results.trials] == [0, 0]
-        played.seek(1e6)
-        told.drain()
-        assert played.results == results_of(run, PRESET)
-
-
 # Thinned
 
 
@@ -279,12 +266,6 @@ def test_a_run_full_of_errors_is_kept_whole(tmp_path: Path) -> None:
         messages.insert(at, Injection(at_ns=at_ns, bottleneck=()))
     kept = read(tmp_path, messages)
     assert len(kept.messages) == len(messages)
-
-
-def test_a_short_run_is_not_thinned(tmp_path: Path) -> None:
-    kept = read(tmp_path, long_launch(3_000))
-    assert (kept.every, len(_steps(kept.messages))) == (1, 6_000)
-    assert MOST_EVENTS > 6_000
 
 
 def test_primitives_are_replayed_from_the_beginning(tmp_path: Path, small: None) -> None:

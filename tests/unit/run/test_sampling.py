@@ -37,6 +37,9 @@ def test_a_rank_that_waits_less_than_another_is_late(
     changes = [pace.add([idle(0, number, of_0), idle(1, number, of_1)]) for number in range(30)]
     assert pace.per_s == per_s
     assert sum(changes) == (per_s != PER_S)
+    alone = SamplingPace()
+    alone.add([idle(0, number, of_0) for number in range(30)])
+    assert alone.per_s == PER_S
 
 
 def test_the_higher_rate_lasts_a_while_and_ends(clock: SimpleNamespace) -> None:
@@ -50,10 +53,4 @@ def test_the_higher_rate_lasts_a_while_and_ends(clock: SimpleNamespace) -> None:
     assert pace.per_s == FASTER
     clock.now += 2
     pace.add([])
-    assert pace.per_s == PER_S
-
-
-def test_one_rank_alone_is_never_late() -> None:
-    pace = SamplingPace()
-    pace.add([idle(0, number, 5.0) for number in range(30)])
     assert pace.per_s == PER_S

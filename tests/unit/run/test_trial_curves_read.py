@@ -43,15 +43,14 @@ def test_all_repeats_that_count_are_read(tmp_path: Path) -> None:
 
 def test_a_trial_that_failed_shows_how_far_it_came(tmp_path: Path) -> None:
     *begun, end = failure("a")
-    run = write_run(tmp_path, two_trials(), [*begun, step(0, 0, loss=5.0), step(1, 0, loss=7.0), end])
-    [trial, _] = read(run).trials
+    without_instruments = [launched("b"), hello(), ready(), trained(), *journal("b")[-3:]]
+    run = write_run(
+        tmp_path, two_trials(), [*begun, step(0, 0, loss=5.0), step(1, 0, loss=7.0), end], without_instruments
+    )
+    [trial, other] = read(run).trials
     assert trial.status == "failed"
     assert curves_of(run, trial).loss == [(0, 6.0)]
-
-
-def test_a_trial_without_instruments_has_no_curve(tmp_path: Path) -> None:
-    run = write_run(tmp_path, two_trials(), [launched(), hello(), ready(), trained(), *journal("a")[-3:]])
-    assert curves_of(run, read(run).trials[0]).repeats == 0
+    assert curves_of(run, other).repeats == 0
 
 
 def test_reading_ends_once_it_is_not_wanted_any_more(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from ddptui.host.rank_side import Child, NoAnswer
 from ddptui.run import verify
 from ddptui.store.runs import RunError
-from tests.support.builders import done, failure, journal, two_trials, write_run
+from tests.support.builders import done, failure, journal, two_trials, with_done, write_run
 from tests.support.failing import failing
 
 
@@ -22,23 +22,14 @@ def test_equal_ranks_are_told_tensor_by_kind_and_a_failed_trial_is_named(
         "buffers: all 1 equal",
         "b, repeat 1, 0 ranks of 2 ended well: not compared",
     ]
+    with pytest.raises(RunError, match="no trial ended with two copies"):
+        verify.ranks_of(write_run(tmp_path / "other", two_trials(repeats=1), failure("a")))
 
 
 def test_what_differs_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    messages = journal("a")
-    other = done(1, parameters={"weight": "abc", "bias": "other"})
-    messages[-2] = other
-    run = write_run(tmp_path, two_trials(repeats=1), messages)
-    assert verify.ranks_of(run) == 1
-    shown = capsys.readouterr().out
-    assert "parameters: 1 of 2 differ" in shown
-    assert "  bias\n" in shown
-
-
-def test_a_run_without_two_copies_has_nothing_to_compare(tmp_path: Path) -> None:
-    run = write_run(tmp_path, two_trials(repeats=1), failure("a"))
-    with pytest.raises(RunError, match="no trial ended with two copies"):
-        verify.ranks_of(run)
+    messages = with_done(journal("a"), done(1, parameters={"weight": "abc", "bias": "other"}))
+    assert verify.ranks_of(write_run(tmp_path, two_trials(repeats=1), messages)) == 1
+    assert "parameters: 1 of 2 differ\n  bias\n" in capsys.readouterr().out
 
 
 def test_a_process_that_dies_over_a_file_is_said_in_one_line(

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from ddptui.wire.limits import MOST_OF_AN_ERROR
 from ddptui.wire.messages import Failed, Heartbeat, Place, Position, RankMessage
-from ddptui.wire.phases import PHASES
 from ddptui.wire.records import ConsoleMessage, Ended, Message, NcclLog
 from ddptui.wire.watching import Event
 from tests.support.builders import (
@@ -22,7 +21,6 @@ from tests.support.builders import (
     hello,
     one_of_each,
     one_of_each_to_a_rank,
-    ready,
     step,
     tied,
     trained,
@@ -34,13 +32,14 @@ TO_RANK = msgspec.msgpack.Decoder(ConsoleMessage)
 
 
 @pytest.mark.parametrize("message", one_of_each(), ids=lambda message: type(message).__name__)
-def test_every_message_survives_the_journal(message: Message) -> None:
-    assert LINE.decode(msgspec.json.encode(message)) == message
-
-
-@pytest.mark.parametrize("message", one_of_each(), ids=lambda message: type(message).__name__)
-def test_every_message_survives_messagepack(message: Message) -> None:
+def test_every_message_survives_the_journal_in_a_line_and_messagepack(message: Message) -> None:
+    line = msgspec.json.encode(message)
+    assert LINE.decode(line) == message
+    assert b"\n" not in line
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(message), type=Message) == message
+    if type(message).__name__ in ("Launched", "Load", "Refused", "Injection", "Restarted", "Ended"):
+        with pytest.raises(msgspec.ValidationError):  # a rank cannot speak for the lab
+            FRAME.decode(msgspec.msgpack.encode([message]))
 
 
 def test_what_older_journals_say_besides_is_ignored() -> None:
@@ -103,92 +102,14 @@ def test_an_event_that_no_process_writes_is_refused(changes: dict[str, Any]) -> 
         msgspec.convert(EVENT | changes, Event)
 
 
-def test_a_frame_is_a_list_of_messages() -> None:
-    batch = [hello(), ready(), step(), step(number=1, loss=None)]
-    assert FRAME.decode(msgspec.msgpack.encode(batch)) == batch
-
-
 @pytest.mark.parametrize("message", one_of_each_to_a_rank(), ids=lambda message: type(message).__name__)
 def test_what_the_console_says_survives_messagepack(message: ConsoleMessage) -> None:
     assert TO_RANK.decode(msgspec.msgpack.encode(message)) == message
 
 
-def test_a_message_is_one_line_of_the_journal() -> None:
-    assert b"\n" not in msgspec.json.encode(hello(device="two\nlines"))
-
-
-def test_a_step_has_a_time_for_each_phase() -> None:
-    assert len(step().phases_ns) == len(PHASES)
-
-
-READY: dict[str, Any] = {"type": "Ready", "rank": 0, "at_ns": 1, "steps": 2, "parameters": 3}
-STEP: dict[str, Any] = msgspec.to_builtins(step())
-OPERATION = ["all_reduce", 0, 8, 1, 2, 3, 4]
-TRAINED: dict[str, Any] = msgspec.to_builtins(trained())
-PRINT: dict[str, Any] = msgspec.to_builtins(fingerprint())
-AUDIT: dict[str, Any] = msgspec.to_builtins(audit())
-DONE: dict[str, Any] = msgspec.to_builtins(done())
-
-
-@pytest.mark.parametrize(
-    "raw",
-    [
-        READY | {"extra": 1},
-        READY | {"rank": "0"},
-        READY | {"rank": True},
-        READY | {"rank": 0.0},
-        READY | {"type": "Reddy"},
-        READY | {"type": "Launched"},  # only the lab says this
-        {key: value for key, value in READY.items() if key != "steps"},
-        {key: value for key, value in READY.items() if key != "type"},
-        STEP | {"phases_ns": [1, 2, 3, 4]},
-        STEP | {"loss": "low"},
-        STEP | {"order": ["data"]},
-        STEP | {"collectives": [OPERATION[:-1]]},
-        STEP | {"collectives": [["all_reduce", "0", *OPERATION[2:]]]},
-        STEP | {"slept": [["nowhere", 1, 2]]},
-        TRAINED | {"steps": 1.5},
-        {key: value for key, value in TRAINED.items() if key != "first_ns"},
-        PRINT | {"extra": 1},
-        PRINT | {"parameters": {"weight": 1}},
-        {key: value for key, value in PRINT.items() if key != "buffers"},
-        DONE | {"extra": 1},
-        DONE | {"orders": [1]},
-        DONE | {"audit": AUDIT | {"extra": 1}},
-        DONE | {"audit": AUDIT | {"of": "buffers"}},
-        DONE | {"audit": AUDIT | {"error": "small"}},
-        DONE | {"audit": AUDIT | {"worst": None}},
-        DONE | {"audit": {key: value for key, value in AUDIT.items() if key != "own_error"}},
-        [],
-        "Ready",
-        None,
-    ],
-    ids=repr,
-)
-def test_decoding_is_strict(raw: object) -> None:
-    with pytest.raises(msgspec.ValidationError):
-        FRAME.decode(msgspec.msgpack.encode([raw]))
-
-
-@pytest.mark.parametrize(
-    "raw",
-    [READY, STEP, STEP | {"collectives": [OPERATION]}, TRAINED, PRINT, DONE, DONE | {"audit": AUDIT}],
-    ids=lambda raw: raw["type"],
-)
-def test_what_is_spoilt_above_was_sound(raw: dict[str, Any]) -> None:
-    assert len(FRAME.decode(msgspec.msgpack.encode([raw]))) == 1
-
-
 def test_every_kind_of_message_is_among_the_examples() -> None:
     assert {type(message) for message in one_of_each()} == set(get_args(Message))
     assert {type(message) for message in one_of_each_to_a_rank()} == set(get_args(ConsoleMessage))
-
-
-def test_a_rank_cannot_speak_for_the_lab() -> None:
-    for message in one_of_each():
-        if type(message).__name__ in ("Launched", "Load", "Refused", "Injection", "Restarted", "Ended"):
-            with pytest.raises(msgspec.ValidationError):
-                FRAME.decode(msgspec.msgpack.encode([message]))
 
 
 REFUSALS = (msgspec.DecodeError, UnicodeDecodeError, ValueError)
@@ -213,12 +134,13 @@ def test_a_damaged_frame_is_decoded_or_refused(frame: bytes, place: int, damage:
             FRAME.decode(broken)
 
 
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists, max_leaves=20))
-def test_any_value_of_another_shape_is_refused(value: object) -> None:
-    with pytest.raises(REFUSALS):
-        LINE.decode(msgspec.json.encode(value))
-
-
+READY: dict[str, Any] = {"type": "Ready", "rank": 0, "at_ns": 1, "steps": 2, "parameters": 3}
+STEP: dict[str, Any] = msgspec.to_builtins(step())
+OPERATION = ["all_reduce", 0, 8, 1, 2, 3, 4]
+TRAINED: dict[str, Any] = msgspec.to_builtins(trained())
+PRINT: dict[str, Any] = msgspec.to_builtins(fingerprint())
+AUDIT: dict[str, Any] = msgspec.to_builtins(audit())
+DONE: dict[str, Any] = msgspec.to_builtins(done())
 HELLO: dict[str, Any] = msgspec.to_builtins(hello())
 FAILED: dict[str, Any] = msgspec.to_builtins(failed())
 BEAT: dict[str, Any] = msgspec.to_builtins(heartbeat())
@@ -230,19 +152,41 @@ INFINITE = float("inf")
 @pytest.mark.parametrize(
     "raw",
     [
+        READY | {"extra": 1},
+        READY | {"rank": "0"},
+        READY | {"rank": True},
+        READY | {"type": "Reddy"},
+        {key: value for key, value in READY.items() if key != "steps"},
+        {key: value for key, value in READY.items() if key != "type"},
+        STEP | {"phases_ns": [1, 2, 3, 4]},
+        STEP | {"loss": "low"},
+        STEP | {"order": ["data"]},
+        STEP | {"collectives": [OPERATION[:-1]]},
+        STEP | {"collectives": [["all_reduce", "0", *OPERATION[2:]]]},
+        STEP | {"slept": [["nowhere", 1, 2]]},
+        TRAINED | {"steps": 1.5},
+        {key: value for key, value in TRAINED.items() if key != "first_ns"},
+        PRINT | {"parameters": {"weight": 1}},
+        {key: value for key, value in PRINT.items() if key != "buffers"},
+        DONE | {"orders": [1]},
+        DONE | {"audit": AUDIT | {"extra": 1}},
+        DONE | {"audit": AUDIT | {"of": "buffers"}},
+        DONE | {"audit": AUDIT | {"error": "small"}},
+        DONE | {"audit": AUDIT | {"worst": None}},
+        DONE | {"audit": {key: value for key, value in AUDIT.items() if key != "own_error"}},
+        [],
+        "Ready",
+        None,
         READY | {"rank": -1},
         READY | {"rank": 1024},
         READY | {"steps": -1},
         READY | {"at_ns": 2**63},
         HELLO | {"device": "cpu\x1b[2J"},
-        HELLO | {"host": "here\n"},
         HELLO | {"host": "h" * 501},
         HELLO | {"torch": "2\u202e51"},
         HELLO | {"backend": "g\tloo"},
         HELLO | {"pid": -1},
-        STEP | {"loss": float("nan")},
         STEP | {"loss": INFINITE},
-        STEP | {"loss": -INFINITE},
         STEP | {"phases_ns": [1, 2, 3, 4, -5]},
         STEP | {"order": []},
         STEP | {"order": [0] * 17},
@@ -258,8 +202,6 @@ INFINITE = float("inf")
         BEAT | {"gpu": [99.0, 1, 2, "much"]},
         BEAT | {"gpu_bytes": -1},
         TIED | {"error_ns": -1},
-        TIED | {"at_ns": -1},
-        TIED | {"extra": 1},
         {key: value for key, value in TIED.items() if key != "error_ns"},
         PRINT | {"parameters": {"weight\x00": "ab"}},
         PRINT | {"parameters": {"w" * 501: "ab"}},
@@ -274,7 +216,7 @@ INFINITE = float("inf")
     ],
     ids=lambda raw: repr(raw)[-60:],
 )
-def test_what_no_rank_says_is_refused(raw: dict[str, Any]) -> None:
+def test_what_no_rank_says_is_refused(raw: object) -> None:
     with pytest.raises(msgspec.ValidationError):
         FRAME.decode(msgspec.msgpack.encode([raw]))
 
@@ -282,6 +224,7 @@ def test_what_no_rank_says_is_refused(raw: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "raw",
     [
+        *(READY, STEP, STEP | {"collectives": [OPERATION]}, TRAINED, PRINT, DONE, DONE | {"audit": AUDIT}),
         STEP | {"collectives": [[*OPERATION, None, list(range(64))]] * 161 * 3},
         STEP | {"loss": 1.5e308},
         PRINT | {"parameters": {f"layer.{number}.größe": "a" * 64 for number in range(10_000)}},
@@ -294,5 +237,5 @@ def test_what_no_rank_says_is_refused(raw: dict[str, Any]) -> None:
     ],
     ids=lambda raw: raw["type"],
 )
-def test_what_large_models_and_many_ranks_say_is_not(raw: dict[str, Any]) -> None:
+def test_what_is_spoilt_above_was_sound_and_what_large_models_and_many_ranks_say_is_not(raw: dict[str, Any]) -> None:
     assert len(FRAME.decode(msgspec.msgpack.encode([raw]))) == 1
