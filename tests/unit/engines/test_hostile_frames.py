@@ -171,9 +171,7 @@ def test_who_never_reads_does_not_hold_up_the_console(hub: Hub, connect: Connect
     assert rank.poll(SOON_MS)
 
 
-def test_a_frame_as_large_as_may_be_comes_through_and_one_that_is_larger_ends_the_connection(
-    hub: Hub, connect: Connect
-) -> None:
+def test_the_largest_frame_comes_through_and_a_larger_one_ends_the_connection(hub: Hub, connect: Connect) -> None:
     rank = connect()
     rank.send(packed(hello(0, token=hub.token)))
     hub.receive(SOON_MS)
@@ -326,9 +324,7 @@ ORDERS = st.lists(st.integers(1, 40), min_size=1, max_size=40) | st.integers(1, 
 
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(ORDERS, st.data(), st.lists(MESSAGES, max_size=3))
-def test_no_steps_that_nearly_fit_are_fatal(
-    numbers: list[int], data: st.DataObject, besides: list[RankMessage]
-) -> None:
+def test_no_steps_that_nearly_fit_kill(numbers: list[int], data: st.DataObject, besides: list[RankMessage]) -> None:
     told = [step for number in numbers for step in data.draw(side_by_side(number))]
     heard_by_all([launched(), hello(0), hello(1), *told, *besides, done(0), done(1), ended()])
 

@@ -101,7 +101,16 @@ def test_the_preset_that_shows_them_is_of_the_cpu() -> None:
     assert {each.device for each in load("slow-link").trials} == {"cpu"}
 
 
-def test_the_switch_has_a_port_a_rank() -> None:
+def test_the_switch_has_a_port_a_rank_and_a_rank_an_address_a_window_and_knows_the_others() -> None:
+    assert links.rank_commands(1, 3) == [
+        "link set lo up",
+        "link set eth0 addrgenmode none up",
+        "addr add 10.77.0.2/24 dev eth0 noprefixroute",
+        "route add 10.77.0.0/24 dev eth0 window 65536",
+        "neigh add 10.77.0.1 lladdr 02:00:00:00:00:01 dev eth0 nud permanent",
+        "neigh add 10.77.0.3 lladdr 02:00:00:00:00:03 dev eth0 nud permanent",
+    ]
+    assert "addr add 10.77.0.250/24 dev eth0 noprefixroute" in links.rank_commands(249, 250)
     assert links.switch_commands(["/proc/7/fd/4", "/proc/7/fd/5"]) == [
         "link set lo up",
         "link add switch type bridge",
@@ -112,18 +121,6 @@ def test_the_switch_has_a_port_a_rank() -> None:
         "link set rank1 master switch addrgenmode none up",
         "link set switch addrgenmode none up",
     ]
-
-
-def test_a_rank_has_an_address_a_window_and_knows_the_others() -> None:
-    assert links.rank_commands(1, 3) == [
-        "link set lo up",
-        "link set eth0 addrgenmode none up",
-        "addr add 10.77.0.2/24 dev eth0 noprefixroute",
-        "route add 10.77.0.0/24 dev eth0 window 65536",
-        "neigh add 10.77.0.1 lladdr 02:00:00:00:00:01 dev eth0 nud permanent",
-        "neigh add 10.77.0.3 lladdr 02:00:00:00:00:03 dev eth0 nud permanent",
-    ]
-    assert "addr add 10.77.0.250/24 dev eth0 noprefixroute" in links.rank_commands(249, 250)
 
 
 @pytest.mark.parametrize(
@@ -176,9 +173,7 @@ def test_what_the_attempt_says_is_the_reason(monkeypatch: pytest.MonkeyPatch, tm
     assert refusal().endswith(f"trial a: bottleneck: a slow link needs {links.RIGHTS}")
 
 
-def test_a_kernel_without_what_it_takes_is_told_by_what_the_tool_said(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_of_a_kernel_without_what_it_takes_the_tool_tells(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "tc").write_text(
         "#!/bin/sh\ncat > /dev/null\necho 'Error: Specified qdisc kind is unknown.' >&2\nexit 1\n"
     )

@@ -55,9 +55,7 @@ def test_a_node_is_a_task() -> None:
         ([trial(), data_parallel(world_size=5)], 5),
     ],
 )
-def test_a_node_has_cores_for_the_trial_that_needs_most_and_the_largest_says_the_nodes(
-    trials: list[Trial], cores: int
-) -> None:
+def test_cores_are_for_the_trial_that_needs_most_and_nodes_for_the_largest(trials: list[Trial], cores: int) -> None:
     assert f"--cpus-per-task={cores}" in options(*trials)
     assert "--nodes=2" in options(trial(world_size=2), data_parallel(world_size=3), nodes=8)
     assert "--nodes=3" in options(trial(world_size=2), trial(world_size=3), nodes=8)

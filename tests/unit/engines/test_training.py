@@ -57,9 +57,7 @@ def run_with(training: Training, runs: Path) -> Run:
     return run
 
 
-def test_what_was_written_down_is_found_while_it_runs(
-    training: Training, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_is_found_while_it_runs(training: Training, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = run_with(training, tmp_path / "runs")
     assert training_of(run) == training
     with run.held(), pytest.raises(NotRunning, match="another console has it open"):
@@ -82,6 +80,11 @@ def test_a_file_that_names_another_process_or_console_is_not_believed(
 ) -> None:
     with pytest.raises(NotRunning):
         training_of(run_with(msgspec.structs.replace(training, **lie), tmp_path / "runs"))
+    run = run_with(training, tmp_path / "others")
+    for text in ("", "{}", "[1]", "\x00"):
+        (run.repeat_folder("train", 1) / "training").write_text(text)
+        with pytest.raises(NotRunning):
+            training_of(run)
 
 
 def test_a_training_can_be_watched_again_as_soon_as_the_watching_has_ended(training: Training, tmp_path: Path) -> None:
@@ -93,14 +96,6 @@ def test_a_training_can_be_watched_again_as_soon_as_the_watching_has_ended(train
     relay = Relay(Path(training.console), tmp_path / "hub", {}, Watching(), ends_training=False)
     AttachedLaunch(held, tmp_path, relay, Terms(outlives=True)).stop()
     hold(training).lock.close()
-
-
-@pytest.mark.parametrize("text", ["", "{}", "[1]", "\x00"])
-def test_a_file_that_holds_something_else_is_no_training(training: Training, tmp_path: Path, text: str) -> None:
-    run = run_with(training, tmp_path / "runs")
-    (run.repeat_folder("train", 1) / "training").write_text(text)
-    with pytest.raises(NotRunning):
-        training_of(run)
 
 
 def test_a_run_whose_training_still_runs_is_not_resumed_beside_it(training: Training, tmp_path: Path) -> None:

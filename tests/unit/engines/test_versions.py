@@ -1,7 +1,7 @@
 """Two versions of ddptui meet: both sides learn at once which versions they have, and what to do."""
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
@@ -52,9 +52,7 @@ OTHER_RANK = (
 )
 
 
-def test_a_rank_of_another_version_is_stopped_and_its_launch_ends_with_both_versions_and_the_remedy(
-    tmp_path: Path,
-) -> None:
+def test_a_rank_of_another_version_is_stopped_and_its_launch_names_both_and_the_remedy(tmp_path: Path) -> None:
     launch: Any = SimpleNamespace(exit_code=-15, end_reason=lambda: None)
     with Hub(world_size=1) as hub, connected(hub.endpoint) as rank:
         supervisor = LaunchSupervisor(Trial(world_size=1), hub, launch, RepeatJournal(tmp_path, 1, io.BytesIO()))
@@ -112,8 +110,6 @@ def test_a_node_of_another_version_is_told_at_once(nodes_hub: NodeHub, version: 
 
 
 # The other way round: this node, and a console of another version
-
-Answer = Callable[[bytes], None]
 
 
 class Console(NodeHub):

@@ -153,16 +153,12 @@ THREAD = "import threading, time; threading.Thread(target=time.sleep, args=(600,
         (THREAD, "importing torch starts threads here, and a fork copies only one"),
     ],
 )
-def test_a_torch_with_which_nothing_can_be_forked_is_said(
-    torch: str, problem: str, own: WarmParent, tmp_path: Path
-) -> None:
+def test_a_torch_that_cannot_be_forked_is_said(torch: str, problem: str, own: WarmParent, tmp_path: Path) -> None:
     (tmp_path / "torch" / "__init__.py").write_text(torch)
     assert ready(own).problem == problem
 
 
-def test_one_whose_files_have_changed_is_replaced_and_one_that_is_killed_is_missed(
-    own: WarmParent, tmp_path: Path
-) -> None:
+def test_one_whose_files_have_changed_is_replaced_and_one_killed_is_missed(own: WarmParent, tmp_path: Path) -> None:
     first = ready(own)._imported
     assert first is not None
     own._files[Path(keeper.__file__)] = 1
@@ -191,9 +187,7 @@ def test_one_that_ends_before_it_was_looked_at_is_missed(own: WarmParent, tmp_pa
     assert own.problem is not None
 
 
-def test_it_forks_nothing_before_it_is_ready_and_nothing_that_it_cannot_be_told(
-    own: WarmParent, tmp_path: Path
-) -> None:
+def test_it_forks_nothing_before_it_is_ready_and_nothing_it_cannot_be_told(own: WarmParent, tmp_path: Path) -> None:
     own.start()
     assert refusal(own, tmp_path) == "the process that forks the ranks is not ready"
     ready(own)
@@ -211,12 +205,12 @@ def test_it_forks_one_launch_at_a_time_and_without_one_there_is_nothing_to_end(o
     first.stop()
     assert first.exit_code == -signal.SIGTERM
     assert ended(launched("warm", "print('second')", tmp_path, own), tmp_path) == (0, "second\n")
-
-
-def test_it_ends_well_with_a_console_that_has_not_read_all(own: WarmParent, tmp_path: Path) -> None:
-    launched("warm", "", tmp_path, ready(own))
+    killed = launched("warm", "import os; os.killpg(0, 9)", tmp_path, own)  # a launch may signal its own group
+    assert ended(killed, tmp_path)[0] == -signal.SIGKILL
+    assert not own.notices_its_end()
+    launched("warm", "", tmp_path, own)
     assert is_readable(own._socket, ENOUGH_S)  # the launch has ended
-    own._socket.close()
+    own._socket.close()  # by a console that has not read all
     assert own._keeper is not None
     assert own._keeper.wait(ENOUGH_S) == 0
 
@@ -232,12 +226,6 @@ def test_a_console_may_have_many_files_open(own: WarmParent, tmp_path: Path) -> 
         assert ended(launched("warm", "print('here')", tmp_path, own), tmp_path) == (0, "here\n")
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-
-
-def test_a_launch_may_signal_its_own_group(own: WarmParent, tmp_path: Path) -> None:
-    killed = launched("warm", "import os; os.killpg(0, 9)", tmp_path, ready(own))
-    assert ended(killed, tmp_path)[0] == -signal.SIGKILL
-    assert not own.notices_its_end()
 
 
 def test_one_that_does_not_answer_is_given_up(own: WarmParent, tmp_path: Path) -> None:

@@ -87,28 +87,6 @@ def test_the_busiest_other_process_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     assert next_of(gone).own < 0.5
 
 
-def test_a_thread_of_the_kernels_is_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    kernels = next((process for process in psutil.process_iter() if process.pid > 2 and process.ppid() == 2), None)
-    if kernels is None:
-        pytest.skip("a container shows none")
-    worked_s, measured = {kernels.pid: 0.0}, load._cpu_s
-
-    def cpu_s(process: psutil.Process) -> float:
-        if process.pid not in worked_s:
-            return measured(process)
-        worked_s[process.pid] += added_s
-        return worked_s[process.pid]
-
-    monkeypatch.setattr(load, "_cpu_s", cpu_s)
-    with busy_processes(1) as [busy]:
-        monkeypatch.setattr(psutil, "process_iter", lambda: [kernels, busy])
-        reads, added_s = meter(above=0.0), 0.0
-        next_of(reads)
-        assert next_of(reads).by == f"{busy.name()} (process {busy.pid})"
-        added_s = 100.0  # beside that, the program is not what is to be closed
-        assert next_of(reads).by == ""
-
-
 def next_of(reads: LoadMeter) -> Load:
     while not (told := reads.read()):
         time.sleep(0.01)

@@ -43,9 +43,7 @@ NO_ETH9 = "no interface 'eth9' is up and has an IPv4 address; choose among lo (1
         ((LOOPBACK,), None, "this host has only loopback"),
     ],
 )  # fmt: skip
-def test_what_no_other_host_could_reach_is_refused(
-    there: Given, interfaces: tuple[Interface, ...], name: str | None, why: str
-) -> None:
+def test_no_unreachable_is_taken(there: Given, interfaces: tuple[Interface, ...], name: str | None, why: str) -> None:
     there(*interfaces)
     with pytest.raises(NetworkError) as refused:
         choose_interface(name)

@@ -41,9 +41,7 @@ for line in sys.stdin:
         ("garbage", "could not be started, or its answer not parsed"),
     ],
 )
-def test_a_process_that_dies_or_fails_says_why_and_the_next_question_is_answered(
-    question: str, why: str, module: Callable[[str], str]
-) -> None:
+def test_who_dies_or_fails_says_why_and_another_answers(question: str, why: str, module: Callable[[str], str]) -> None:
     with Child(module(FAKE)) as asked:
         with pytest.raises(NoAnswer) as no:
             asked.ask(question)

@@ -1,13 +1,16 @@
-"""The state of a run right now: a fold of its messages."""
+"""The state of a run right now, a fold of its messages; and what each rank is doing, in words."""
 
 import msgspec
 import pytest
 
 from ddptui.live.fold import RATE_OVER, fold
+from ddptui.live.monitor import RunMonitor
+from ddptui.live.rank_states import RECENT_STEPS, STALLED_S, phases_ms, states, wait_ms
 from ddptui.live.state import Live
 from ddptui.wire.messages import Collective, Gpu, Position
 from ddptui.wire.records import Message, Refused
 from tests.support.builders import (
+    MS,
     done,
     ended,
     failed,
@@ -22,6 +25,7 @@ from tests.support.builders import (
     step,
     trained,
 )
+from tests.support.traces import Told, delayed, trace, works_of
 
 
 def live_of(*messages: Message) -> Live:
@@ -138,3 +142,164 @@ def test_few_steps_are_kept_where_they_have_many_collectives(collectives: int, k
 def test_where_a_rank_is_is_known() -> None:
     there = Position(step=3, calls=1)
     assert live_of(msgspec.structs.replace(heartbeat(0), position=there)).ranks[0].position == there
+
+
+# Ranks, in words
+
+
+LAST_STEP_MS = 10_000
+STEPS = 1_000
+
+
+def begun(ranks: int = 2) -> list[Message]:
+    here: list[Message] = [hello(rank, world_size=ranks) for rank in range(ranks)]
+    return [launched(), *here, *(ready(rank, steps=STEPS) for rank in range(ranks))]
+
+
+def stepping(rank: int, *, every_ms: float = 10, until_ms: float = LAST_STEP_MS, first: int = 0) -> list[Message]:
+    """Ten steps of which the last is over at `until_ms`."""
+    ends = [until_ms - (9 - number) * every_ms for number in range(10)]
+    return [step(rank, first + number, begin_ms=end - every_ms, end_ms=end) for number, end in enumerate(ends)]
+
+
+def beat(rank: int, after_ms: float) -> Message:
+    """So long after the last steps."""
+    return msgspec.structs.replace(heartbeat(rank), at_ns=round((LAST_STEP_MS + after_ms) * MS))
+
+
+def said(messages: list[Message], after_s: float = 0.0) -> dict[int, str]:
+    """So long after the last steps, of which no waiting is known."""
+    return states(fold(Live(), messages), {}, round((LAST_STEP_MS + after_s * 1000) * MS))
+
+
+BOTH = [*begun(), *stepping(0), *stepping(1)]
+ALL_STEPS = [*begun(), *stepping(0, first=STEPS - 10), *stepping(1, first=STEPS - 10)]
+BOTH_RUN = {0: "running", 1: "running"}
+
+
+@pytest.mark.parametrize(
+    ("messages", "after_s", "found"),
+    [
+        ([], 0, {}),
+        ([launched()], 0, {}),
+        ([launched(), hello(0)], 60, {0: "starting"}),
+        ([launched(), hello(0), hello(1), ready(0)], 0, {0: "running", 1: "starting"}),
+        (BOTH, 0, BOTH_RUN),
+        (ALL_STEPS, 60, {0: "evaluating", 1: "evaluating"}),
+        ([*ALL_STEPS, done(0)], 60, {0: "done", 1: "evaluating"}),
+        ([*BOTH, failed(1)], 0, {0: "running", 1: "failed"}),
+        ([*BOTH, failed(1), ended("failed", "why")], 0, {0: "stopped", 1: "failed"}),
+        *(
+            ([*begun(), *stepping(0), ended(status)], 60, {0: "stopped", 1: "stopped"})
+            for status in ("failed", "skipped")
+        ),
+        ([*BOTH, done(0), done(1)], 60, {0: "done", 1: "done"}),
+        ([*BOTH, done(0), done(1), ended()], 60, {0: "done", 1: "done"}),
+        ([*begun(1), trained(0), done(0)], 60, {0: "done"}),  # without instruments
+    ],
+)
+def test_what_a_rank_does_is_what_it_said_last(messages: list[Message], after_s: float, found: dict[int, str]) -> None:
+    assert said(messages, after_s) == found
+
+
+def test_a_rank_that_was_not_heard_of_stands_still_and_the_others_wait_for_it() -> None:
+    messages = [*BOTH, beat(0, 0), beat(1, 0), beat(0, 4_000)]
+    assert said(messages, after_s=2.9) == BOTH_RUN
+    assert said(messages, after_s=5) == {0: "waiting for rank 1 (5 s)", 1: "stalled (5 s)"}
+    ranks = 12
+    many = [*begun(ranks), *(each for rank in range(ranks) for each in stepping(rank))]
+    many += [beat(rank, 0 if rank == 7 else 5_000) for rank in range(ranks)]
+    waiting = dict.fromkeys(range(ranks), "waiting for rank 7 (5 s)")
+    assert said(many, after_s=5) == waiting | {7: "stalled (5 s)"}
+
+
+def test_silence_counts_from_the_last_word_whichever_it_was() -> None:
+    beaten = [*begun(1), *stepping(0), beat(0, -20_000)]
+    assert said(beaten, after_s=2) == {0: "running"}
+    assert said([*beaten, beat(0, 1_000)], after_s=5) == {0: "stalled (4 s)"}
+
+
+def test_ranks_that_are_heard_of_and_make_no_step_stand_still() -> None:
+    assert said([*BOTH, beat(0, 7_500), beat(1, 7_500)], after_s=8) == {0: "stalled (8 s)", 1: "stalled (8 s)"}
+
+
+@pytest.mark.parametrize(
+    ("steps", "heard_ms", "runs_s", "stalled_s"),
+    [
+        (stepping(0, every_ms=1_000), 11_000, 9.5, 11),  # many usual ones
+        (stepping(0, every_ms=1), 4_000, STALLED_S - 0.1, STALLED_S + 0.4),  # short ones may take some seconds for once
+        ([step(0, 0, end_ms=LAST_STEP_MS)], 4_000, 2, 4),  # the usual one is not known
+    ],
+)
+def test_a_step_that_takes_longer_than_many_usual_ones_is_too_long_and_no_other(
+    steps: list[Message], heard_ms: float, runs_s: float, stalled_s: float
+) -> None:
+    messages = [*begun(1), *steps, beat(0, heard_ms)]
+    assert said(messages, after_s=runs_s) == {0: "running"}
+    assert said(messages, after_s=stalled_s) == {0: f"stalled ({int(stalled_s)} s)"}
+
+
+def test_a_rank_that_never_beats_is_not_silent() -> None:
+    """It has no instruments, or has not run for a second yet: only its steps tell."""
+    messages = [*begun(), *stepping(0, every_ms=1_000), *stepping(1, every_ms=1_000)]
+    assert said(messages, after_s=5) == BOTH_RUN
+    assert said([*messages, beat(1, -LAST_STEP_MS)], after_s=5) == {0: "running", 1: "stalled (5 s)"}
+
+
+def test_nobody_waits_for_a_rank_that_is_over() -> None:
+    for last in (failed(1), done(1)):
+        assert said([*BOTH, beat(0, 4_500), beat(1, 0), last], after_s=5)[0] == "stalled (5 s)"
+
+
+# What is known of their waiting
+
+
+def watched(told: Told) -> RunMonitor:
+    monitor = RunMonitor()
+    monitor.add([*begun(len(told)), *(each for own in told.values() for each in own)])
+    monitor.look(0)
+    return monitor
+
+
+def late_monitor(delay_ms: float, ranks: int = 2) -> RunMonitor:
+    """Rank 1 is late_monitor in forward; rank 0 has come to its 50 steps' end."""
+    works, _ = delayed(works_of(1, ranks=ranks, steps=50, skew=0.0), 1, "forward", lambda _: delay_ms)
+    return watched(trace(works))
+
+
+def said_of(monitor: RunMonitor) -> dict[int, str]:
+    now_ns = max(rank.ends[-1].at_ns for rank in monitor.live.ranks.values())
+    assert monitor.judgement is not None
+    return states(monitor.live, monitor.judgement.waits_for, now_ns)
+
+
+def test_who_waits_is_told_for_whom_but_not_of_a_little_waiting() -> None:
+    assert said_of(late_monitor(25.0)) == {0: "waiting for rank 1", 1: "running"}
+    assert said_of(late_monitor(25.0, ranks=4)) == dict.fromkeys((0, 2, 3), "waiting for rank 1") | {1: "running"}
+    assert wait_ms(late_monitor(0.0).judged, 0) is not None
+    assert said_of(late_monitor(0.0)) == BOTH_RUN
+
+
+def test_it_is_the_rank_that_was_waited_for_most() -> None:
+    works, _ = delayed(works_of(1, ranks=3, steps=30, skew=0.0), 1, "forward", lambda step: 10.0 if step % 3 else 0.0)
+    works, _ = delayed(works, 2, "forward", lambda step: 0.0 if step % 3 else 10.0)
+    judgement = watched(trace(works)).judgement
+    assert judgement is not None
+    assert judgement.waits_for[0] == 1
+
+
+def test_the_wait_of_a_step_is_the_median_over_steps_in_common() -> None:
+    steps = late_monitor(25.0).judged
+    assert wait_ms(steps, 0) == pytest.approx(25, abs=2)
+    assert wait_ms(steps, 1) == pytest.approx(0, abs=1)
+    assert (wait_ms([], 0), wait_ms(steps, 9)) == (None, None)
+
+
+def test_phases_are_medians_of_the_last_steps() -> None:
+    live = fold(Live(), [*begun(1), step(0, 0, warmup=True)])
+    assert phases_ms(live.ranks[0], []) is None
+    slow = [step(0, number, phases_ms=(9, 9, 9, 9, 9)) for number in range(30)]
+    fold(live, [*slow, *(step(0, 30 + number) for number in range(RECENT_STEPS))])
+    assert phases_ms(live.ranks[0], []) == [1, 2, 3, 4, 5]
+    fold(live, [step(0, 60, phases_ms=(500, 500, 500, 500, 500))])
+    assert phases_ms(live.ranks[0], []) == [1, 2, 3, 4, 5]

@@ -3,17 +3,14 @@
 import errno
 import io
 import os
-import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from ddptui.config.preset import Preset
-from ddptui.engines.hub import Hub
 from ddptui.findings.compare import RunningResults
 from ddptui.run import headless, lab
 from ddptui.run.headless import Narrator
@@ -76,27 +73,3 @@ def test_an_interrupt_before_anything_has_begun_exits_with_130() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (130, "")
-
-
-def test_a_hub_takes_away_what_a_killed_console_has_left_and_nothing_else(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """In a folder whose path is short enough for sockets: pytest's own may be long."""
-    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
-        monkeypatch.setattr(tempfile, "tempdir", folder)
-        hubs_come_and_go(Path(folder))
-
-
-def hubs_come_and_go(short: Path) -> None:
-    script = "import os; from ddptui.engines.hub import Hub; Hub(1); os.kill(os.getpid(), 9)"
-    dead = subprocess.run([sys.executable, "-c", script], env={**os.environ, "TMPDIR": str(short)}, check=False)
-    assert dead.returncode == -signal.SIGKILL
-    [left] = short.iterdir()
-    other = short / "mine"
-    other.mkdir()
-    with Hub(1) as alive, Hub(1) as hub:
-        assert hub.folder.parent == short
-        assert not left.exists()
-        assert alive.folder.exists()
-        assert other.exists()
-    assert not hub.folder.exists()

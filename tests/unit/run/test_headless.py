@@ -209,18 +209,15 @@ def told_by_the_lab(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("told_by_the_lab")
-def test_what_is_missing_at_the_end_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert headless.run(two_trials(), tmp_path, as_json=False) == 0
+def test_at_the_end_what_is_missing_is_counted_and_where_questions_are_is_said(tmp_path: Path, capsys: Any) -> None:
+    assert headless.run(two_trials(), tmp_path / "runs", as_json=False) == 0
     assert EXIT_CODES == {"ok": 0, "failed": 1, "interrupted": 130}
     *_, missing, kept = capsys.readouterr().err.splitlines()
     assert missing == "3 of 4 repeats finished"
     assert kept.startswith("kept in ")
-
-
-@pytest.mark.usefixtures("told_by_the_lab")
-def test_the_end_of_a_lesson_says_where_its_questions_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    headless.run(two_trials(question=[{"text": "Why?"}]), tmp_path, as_json=False)
-    shown, [run] = capsys.readouterr(), tmp_path.iterdir()
+    lesson = tmp_path / "lesson"
+    headless.run(two_trials(question=[{"text": "Why?"}]), lesson, as_json=False)
+    shown, [run] = capsys.readouterr(), lesson.iterdir()
     assert f"1 question, which `ddptui show {run.name}` prints: answer with A" in shown.err
     assert shown.err.endswith(f"{run / 'answers.json'}\n")
     assert (run / "answers.json").exists()

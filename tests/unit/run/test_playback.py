@@ -9,13 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddptui.live.fold import fold
-from ddptui.live.state import Live
 from ddptui.run.playback import SPEEDS, Playback
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
-from ddptui.wire.messages import Done, Hello, Ready, Step
-from ddptui.wire.records import Ended, Launched, Message
+from ddptui.wire.messages import Step
+from ddptui.wire.records import Launched, Message
 from tests.support.builders import (
     MS,
     fingerprint,
@@ -182,7 +180,7 @@ def test_further_back_it_is_told_from_the_beginning(played: Playback, clock: Clo
 
 def test_it_does_not_wait_for_launches_to_start(played: Playback, clock: Clock) -> None:
     clock.wait(0.5 + LAUNCH_S)
-    assert at_s(played) == FIRST_S + LAUNCH_EVERY_S + 0.5
+    assert at_s(played) == FIRST_S + LAUNCH_EVERY_S
     assert {message.trial for message in played.drain() if isinstance(message, Launched)} == {"a", "b"}
     clock.wait(3.5)  # past this launch's steps: nobody has drained them
     played.step(1)
@@ -288,26 +286,6 @@ def test_what_came_late_is_told_at_its_moment(tmp_path: Path, clock: Clock) -> N
     assert played.drain() == [last, untimed]
 
 
-def test_a_real_run_is_told_launch_by_launch_and_comes_to_the_same(clock: Clock) -> None:
-    run = Run(Path(__file__).parents[2] / "tui" / "recorded" / "run")
-    preset = run.preset()
-    played, received = Playback(run, preset, clock), list(run.replay(preset))
-    clock.wait(1e6)
-    told = played.drain()
-    assert told != received
-    for rank in (0, 1):
-        assert _of(rank, told) == _of(rank, received)
-    marks = [message for message in told if isinstance(message, Launched | Ended)]
-    assert marks == [message for message in received if isinstance(message, Launched | Ended)]
-    assert played.results == results_of(run, preset)
-    assert fold(Live(), told).ranks == fold(Live(), received).ranks
-
-
-def _of(rank: int, messages: list[Message]) -> list[Message]:
-    """A rank's own words of its steps."""
-    return [each for each in messages if isinstance(each, Hello | Ready | Step | Done) and each.rank == rank]
-
-
 def test_a_launch_without_an_end_is_over_after_its_last_word(tmp_path: Path, clock: Clock) -> None:
     """The console was killed."""
     run = write_run(tmp_path, PRESET, JOURNALS[0], JOURNALS[1])
@@ -353,9 +331,7 @@ ACTS = st.one_of(
 
 
 @given(acts=st.lists(ACTS, max_size=20))
-def test_whatever_is_done_what_was_told_is_all_that_had_happened_by_then(
-    run: Run, acts: list[tuple[str, float | str | None]]
-) -> None:
+def test_whatever_is_done_all_that_had_happened_was_told(run: Run, acts: list[tuple[str, float | str | None]]) -> None:
     clock = Clock()
     played = Playback(run, PRESET, clock)
     told: list[Message] = []

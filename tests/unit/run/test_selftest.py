@@ -86,9 +86,7 @@ def test_what_is_attributed_rightly_is_right(site: Site) -> None:
         ("data", late("forward"), RANK, "!rank 1 forward"),
     ],
 )
-def test_silence_or_another_rank_or_phase_is_wrong(
-    site: Site | None, steps: dict[int, list[Step]], rank: int, cell: str
-) -> None:
+def test_silence_or_others_are_wrong(site: Site | None, steps: dict[int, list[Step]], rank: int, cell: str) -> None:
     assert found(site, steps, rank) == cell
 
 
@@ -111,9 +109,7 @@ def test_a_root_that_averages_for_all_is_rightly_named_in_aggregate_and_nowhere_
         (0.106, 0.105, 0.107, False),
     ],
 )
-def test_an_amount_is_right_within_its_interval_or_a_twentieth(
-    attributed: float, low: float, high: float, right: bool
-) -> None:
+def test_an_amount_may_be_off_by_a_twentieth(attributed: float, low: float, high: float, right: bool) -> None:
     slept = (Slept("forward", 0, 100 * MS),)
     steps = {RANK: [msgspec.structs.replace(step, slept=slept) for step in trace(works_of(1, steps=1))[RANK]]}
     cell = selftest._amounts(steps, ConfidenceInterval(estimate=attributed, low=low, high=high), 0.05)
@@ -128,9 +124,7 @@ def test_an_amount_is_right_within_its_interval_or_a_twentieth(
         (("--launch", "slurm"), "--launch"),
     ],
 )
-def test_what_cannot_be_tested_is_refused_before_anything_starts(
-    arguments: tuple[str, ...], words: str, tmp_path: Path
-) -> None:
+def test_what_cannot_be_tested_is_refused_at_once(arguments: tuple[str, ...], words: str, tmp_path: Path) -> None:
     result: Any = CliRunner().invoke(main, ["selftest", *arguments, "--runs", str(tmp_path / "runs")])
     assert result.exit_code == 2
     assert result.stdout == ""

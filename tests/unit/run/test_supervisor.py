@@ -1,28 +1,32 @@
-"""A launch is followed: its last words are waited for, strangers are reported, and a stall is looked at for a while."""
+"""A launch is followed: what is wanted of it, its last words, strangers, stalls, how often lines are looked at."""
 
 import io
 import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 import zmq
+from msgspec.structs import replace
 
-from ddptui.config.trial import Trial
+from ddptui.config.trial import Bottleneck, Trial
 from ddptui.diagnosis.positions import Stall
 from ddptui.engines.base import Launch
 from ddptui.engines.hub import Hub
-from ddptui.run import lab, supervisor
+from ddptui.run import lab, sampling, supervisor
 from ddptui.run.lab import Controls
+from ddptui.run.sampling import HOLDS_S, PER_S, SamplingPace
+from ddptui.run.sampling import PER_S_IF_LATE as FASTER
 from ddptui.run.supervisor import LaunchSupervisor
 from ddptui.store.journal import RepeatJournal
-from ddptui.wire.messages import Hello
+from ddptui.text.units import MS
+from ddptui.wire.messages import Collective, Hello, Step
 from ddptui.wire.records import Refused
-from tests.support.builders import done, hello, launched
+from tests.support.builders import done, hello, launched, step
 
-MS = 1_000_000
 AFTER_S = 0.05  # the first look of the console
 PATIENT_MS = 10_000  # both waits end with the message: on a busy machine it may take long
 STALL = Stall("rank 0 is in step 3, in forward; no progress for 5 s", 0)
@@ -112,9 +116,7 @@ class Watched:
         return self.supervisor._stalled({0: state})
 
 
-def test_a_stall_is_looked_at_for_half_a_second_and_is_none_while_helpers_work(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stall_is_looked_at_for_a_while_and_helpers_may_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         watched = Watched(tmp_path, patch)
         assert [watched.look() for _ in range(4)] == [None, None, STALL, STALL]
@@ -124,12 +126,113 @@ def test_a_stall_is_looked_at_for_half_a_second_and_is_none_while_helpers_work(
             assert watched.look() is None
 
 
-def test_nobody_asks_for_helpers_of_a_rank_that_is_stopped_or_works(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_a_rank_that_is_stopped_or_works_nobody_asks_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         watched = Watched(tmp_path, patch)
         watched.helpers_work = True
         assert [watched.look("stopped") for _ in range(3)][-1] == STALL
         assert watched.look("running") is None
         assert watched.asked == 0
+
+
+# What is wanted of a run under way, said in one thread and read in another
+
+
+LATE = Bottleneck(at="forward", ranks=(1,), sleep_ms=5)
+
+
+@pytest.fixture
+def clock_of_lab(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    clock_of_lab = SimpleNamespace(now=100.0)
+    monkeypatch.setattr(lab, "time", SimpleNamespace(monotonic=lambda: clock_of_lab.now))
+    return clock_of_lab
+
+
+def test_a_launch_that_begins_knows_nothing_of_skips_and_delays_for_the_one_before() -> None:
+    controls = Controls()
+    assert not controls.skip(0)  # none has begun
+    controls.launched_ns = 0
+    assert controls.end() is None
+    assert controls.skip(0)
+    assert controls.end() == "skipped"
+    controls.launched_ns = 2
+    assert not controls.skip(0)  # pressed as the launch changed
+    controls.inject((LATE,), 1)  # a screen may not have heard yet of the launch that begins
+    assert controls.end() is None
+    assert list(controls.requests(2)) == []
+    assert list(controls.requests(1)) == []
+
+
+def test_a_stop_is_for_all_that_is_to_come() -> None:
+    controls = Controls()
+    controls.launched_ns = 1
+    controls.skip(1)
+    controls.stop()
+    controls.launched_ns = 2
+    assert controls.end() == "interrupted"
+
+
+@pytest.mark.parametrize("wish", ["skip", "stop"])
+def test_it_is_known_since_when_an_end_is_wanted(wish: str, clock_of_lab: SimpleNamespace) -> None:
+    controls = Controls()
+    controls.launched_ns = 1
+    controls.skip(1) if wish == "skip" else controls.stop()
+    clock_of_lab.now += 2.5
+    assert controls.waited_s() == 2.5
+
+
+def test_what_is_to_be_sent_is_sent_once_in_order_and_to_the_launch_that_is_meant() -> None:
+    controls = Controls()
+    assert (controls.end(), list(controls.requests(1))) == (None, [])
+    controls.ask_for_stacks(1)
+    controls.inject((LATE,), 1)
+    controls.inject((), 1)
+    controls.ask_for_stacks(0)  # for the launch before
+    assert list(controls.requests(1)) == [None, (LATE,), ()]
+    assert list(controls.requests(1)) == []
+
+
+# How often ranks look at their lines
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    clock = SimpleNamespace(now=100.0)
+    monkeypatch.setattr(sampling, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    return clock
+
+
+def idle(rank: int, number: int, ms: float) -> Step:
+    """A step of 10 ms in which the rank waits so long."""
+    made = step(rank, number, end_ms=3_010)
+    begin, end = made.end_ns - round(ms * MS), made.end_ns
+    return replace(made, collectives=(Collective("all_reduce", 0, 8, begin, begin, begin, end),))
+
+
+@pytest.mark.parametrize(
+    ("of_0", "of_1", "per_s"), [(5.0, 0.1, FASTER), (5.0, 4.8, PER_S), (0.0, 0.0, PER_S), (0.5, 2.0, FASTER)]
+)
+def test_a_rank_that_waits_less_than_another_is_late(
+    clock: SimpleNamespace, of_0: float, of_1: float, per_s: int
+) -> None:
+    pace = SamplingPace()
+    changes = [pace.add([idle(0, number, of_0), idle(1, number, of_1)]) for number in range(30)]
+    assert pace.per_s == per_s
+    assert sum(changes) == (per_s != PER_S)
+    alone = SamplingPace()
+    alone.add([idle(0, number, of_0) for number in range(30)])
+    assert alone.per_s == PER_S
+
+
+def test_the_higher_rate_lasts_a_while_and_ends(clock: SimpleNamespace) -> None:
+    pace = SamplingPace()
+    for number in range(30):
+        pace.add([idle(0, number, 5.0), idle(1, number, 0.1)])
+    for number in range(30, 200):
+        pace.add([idle(0, number, 1.0), idle(1, number, 1.0)])
+    clock.now += HOLDS_S - 1
+    pace.add([])
+    assert pace.per_s == FASTER
+    clock.now += 2
+    pace.add([])
+    assert pace.per_s == PER_S

@@ -111,9 +111,7 @@ def test_elsewhere_nothing_is_said_before_the_first_rank(hub: Hub, tmp_path: Pat
     assert supervisor.ended().error == "1 rank connected, but no step of an optimizer was seen"
 
 
-def test_ranks_elsewhere_that_fall_silent_are_lost_but_not_where_the_console_stood_still(
-    hub: Hub, tmp_path: Path, clock: Clock
-) -> None:
+def test_silent_ranks_elsewhere_are_lost_unless_the_console_slept(hub: Hub, tmp_path: Path, clock: Clock) -> None:
     supervisor = supervisor_of(hub, tmp_path, ends_with_ranks=True)
     supervisor.add([hello(0), step(0, 0)])
     clock.now += 5 * LOST_AFTER_S  # in one leap
@@ -124,9 +122,7 @@ def test_ranks_elsewhere_that_fall_silent_are_lost_but_not_where_the_console_sto
     assert supervisor.ended().error == "no message from its ranks for 60 s: they were killed, or cannot be reached"
 
 
-def test_ranks_that_were_started_again_have_yet_to_train_and_that_is_said_once_with_the_reason(
-    hub: Hub, tmp_path: Path, clock: Clock
-) -> None:
+def test_ranks_started_again_have_yet_to_train_and_why_is_said(hub: Hub, tmp_path: Path, clock: Clock) -> None:
     supervisor = supervisor_of(hub, tmp_path, ends_with_ranks=True)
     hub.world_size = 2
     supervisor.add([hello(0), hello(1), step(0), step(1), done(0), failed(1, "RuntimeError: out of data")])
@@ -144,9 +140,7 @@ def test_ranks_that_were_started_again_have_yet_to_train_and_that_is_said_once_w
     assert supervisor.ended().failure is None  # the failure of the attempt before is over
 
 
-def test_a_rank_that_has_failed_elsewhere_is_waited_for_until_it_must_be_lost(
-    hub: Hub, tmp_path: Path, clock: Clock
-) -> None:
+def test_a_rank_that_has_failed_elsewhere_is_waited_for_until_lost(hub: Hub, tmp_path: Path, clock: Clock) -> None:
     supervisor = supervisor_of(hub, tmp_path, ends_with_ranks=True)
     hub.world_size = 2
     out = Failed(rank=1, at_ns=0, error="RuntimeError: out of data")
@@ -281,9 +275,7 @@ def test_a_training_that_is_ended_from_outside_has_not_failed_unless_it_stood_st
     ("code", "status"),
     [(0, "ok"), (1, "failed"), (-signal.SIGINT, "interrupted"), (128 + signal.SIGINT, "interrupted")],
 )
-def test_a_silent_end_is_no_failure_if_the_command_ends_well_and_ctrl_c_is_none(
-    hub: Hub, tmp_path: Path, code: int, status: str
-) -> None:
+def test_a_silent_end_is_no_failure_if_the_command_ends_well(hub: Hub, tmp_path: Path, code: int, status: str) -> None:
     supervisor = supervisor_of(hub, tmp_path)
     supervisor.add([hello(0), hello(1), step(0), step(1), failed(0, ""), failed(1, "")])  # as by os._exit
     ends(supervisor, code)
@@ -299,7 +291,7 @@ def test_the_exit_code_of_a_command_that_is_a_rank_itself_is_the_ranks(hub: Hub,
     assert (supervisor.ended().error or "").startswith("rank 0 was killed by SIGKILL after step 0")
 
 
-def test_ranks_that_wait_for_others_in_init_process_group_are_named_and_so_are_those_that_never_came(
+def test_ranks_that_wait_in_init_process_group_and_those_that_never_came(
     hub: Hub, tmp_path: Path, clock: Clock
 ) -> None:
     joins = [event("joins", pid=100 + rank, rank=rank, world=3) for rank in (0, 1)]

@@ -29,15 +29,14 @@ def listening(monkeypatch: pytest.MonkeyPatch) -> Listening:
     return listener
 
 
-def test_marks_reach_the_instruments_also_where_a_phase_fails(listening: Listening) -> None:
+def test_marks_reach_the_instruments_also_where_a_phase_fails_or_is_a_function(listening: Listening) -> None:
     with pytest.raises(KeyError), phase("forward"):
         raise KeyError
     step(loss=2.5, samples=8)
     step()
     assert listening.calls == [("begins", "forward"), ("ends",), ("step", 2.5, 8), ("step", None, 0)]
+    listening.calls.clear()
 
-
-def test_a_function_may_be_a_phase(listening: Listening) -> None:
     @phase("backward")
     def backward(number: int) -> int:
         """Its own docstring."""

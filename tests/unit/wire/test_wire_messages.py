@@ -1,12 +1,9 @@
 """Messages survive their encodings, and what is no message is refused as such."""
 
-from contextlib import suppress
 from typing import Any, get_args
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ddptui.wire.limits import MOST_OF_AN_ERROR
 from ddptui.wire.messages import Failed, Heartbeat, Place, Position, RankMessage
@@ -85,14 +82,11 @@ def test_an_event_of_a_process_is_read_and_what_it_says_besides_is_ignored() -> 
     [
         {"what": "leaves"},
         {"pid": -1},
-        {"pid": None},
         {"rank": "0"},
         {"error": "x" * (MOST_OF_AN_ERROR + 1)},
         {"stack": [["a\x1b[2J", 3, "f", True]]},
-        {"stack": [["train.py", -3, "f", True]]},
         {"stack": [["train.py", 3, "f", True]] * 65},
         {"failures": [[1, 101]]},
-        {"failures": [["1", 101, -9]]},
         {"workers": [[7, None]]},
     ],
     ids=repr,
@@ -110,28 +104,6 @@ def test_what_the_console_says_survives_messagepack(message: ConsoleMessage) -> 
 def test_every_kind_of_message_is_among_the_examples() -> None:
     assert {type(message) for message in one_of_each()} == set(get_args(Message))
     assert {type(message) for message in one_of_each_to_a_rank()} == set(get_args(ConsoleMessage))
-
-
-REFUSALS = (msgspec.DecodeError, UnicodeDecodeError, ValueError)
-
-
-@given(st.binary(max_size=200))
-def test_any_bytes_are_decoded_or_refused(data: bytes) -> None:
-    for decoder in (FRAME, TO_RANK, LINE):
-        with suppress(*REFUSALS):
-            decoder.decode(data)
-
-
-@given(
-    st.sampled_from([msgspec.msgpack.encode([message]) for message in one_of_each()]),
-    st.integers(0),
-    st.binary(min_size=1, max_size=4),
-)
-def test_a_damaged_frame_is_decoded_or_refused(frame: bytes, place: int, damage: bytes) -> None:
-    place %= len(frame)
-    for broken in (frame[:place], frame[:place] + damage + frame[place:], frame[:place] + damage + frame[place + 1 :]):
-        with suppress(*REFUSALS):
-            FRAME.decode(broken)
 
 
 READY: dict[str, Any] = {"type": "Ready", "rank": 0, "at_ns": 1, "steps": 2, "parameters": 3}
@@ -156,55 +128,38 @@ INFINITE = float("inf")
         READY | {"rank": "0"},
         READY | {"rank": True},
         READY | {"type": "Reddy"},
-        {key: value for key, value in READY.items() if key != "steps"},
         {key: value for key, value in READY.items() if key != "type"},
         STEP | {"phases_ns": [1, 2, 3, 4]},
         STEP | {"loss": "low"},
-        STEP | {"order": ["data"]},
         STEP | {"collectives": [OPERATION[:-1]]},
         STEP | {"collectives": [["all_reduce", "0", *OPERATION[2:]]]},
         STEP | {"slept": [["nowhere", 1, 2]]},
         TRAINED | {"steps": 1.5},
-        {key: value for key, value in TRAINED.items() if key != "first_ns"},
         PRINT | {"parameters": {"weight": 1}},
-        {key: value for key, value in PRINT.items() if key != "buffers"},
         DONE | {"orders": [1]},
         DONE | {"audit": AUDIT | {"extra": 1}},
         DONE | {"audit": AUDIT | {"of": "buffers"}},
-        DONE | {"audit": AUDIT | {"error": "small"}},
-        DONE | {"audit": AUDIT | {"worst": None}},
-        DONE | {"audit": {key: value for key, value in AUDIT.items() if key != "own_error"}},
         [],
-        "Ready",
-        None,
         READY | {"rank": -1},
         READY | {"rank": 1024},
-        READY | {"steps": -1},
         READY | {"at_ns": 2**63},
         HELLO | {"device": "cpu\x1b[2J"},
         HELLO | {"host": "h" * 501},
         HELLO | {"torch": "2\u202e51"},
-        HELLO | {"backend": "g\tloo"},
-        HELLO | {"pid": -1},
         STEP | {"loss": INFINITE},
         STEP | {"phases_ns": [1, 2, 3, 4, -5]},
         STEP | {"order": []},
         STEP | {"order": [0] * 17},
         STEP | {"collectives": [["\x07", *OPERATION[1:]]]},
-        STEP | {"collectives": [["a" * 65, *OPERATION[1:]]]},
         STEP | {"collectives": [[*OPERATION, -1]]},
         STEP | {"collectives": [[*OPERATION, None, [0] * 1025]]},
         STEP | {"collectives": [OPERATION] * 65_537},
         BEAT | {"cpu_percent": INFINITE},
         BEAT | AT | {"position": [3, ["a\nb"]]},
         BEAT | {"gpu": [INFINITE]},
-        BEAT | {"gpu": [99.0, -1]},
         BEAT | {"gpu": [99.0, 1, 2, "much"]},
         BEAT | {"gpu_bytes": -1},
-        TIED | {"error_ns": -1},
-        {key: value for key, value in TIED.items() if key != "error_ns"},
         PRINT | {"parameters": {"weight\x00": "ab"}},
-        PRINT | {"parameters": {"w" * 501: "ab"}},
         PRINT | {"parameters": {"weight": "a" * 129}},
         PRINT | {"buffers": {str(number): "" for number in range(50_001)}},
         DONE | {"audit": AUDIT | {"worst": "a\x9bb"}},
