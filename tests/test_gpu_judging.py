@@ -128,10 +128,7 @@ CASES: list[tuple[Check, dict[str, Changes], dict[str, tuple[str, Changes]]]] = 
         "a step of unseen 1 s, of seen 2.01 s: 2.01 × as long": ("seen", {"train_time_s": 20.1}),
         "unseen or seen: no figures": ("seen", None),
     }),
-    (two.test_overlap, HIDDEN, {
-        "ddp hid 1%": ("ddp-seen", {"overlap": 0.01}),
-        "ddp hid –": ("ddp-seen", {"overlap": None}),
-    }),
+    (two.test_overlap, HIDDEN, {"ddp hid 1%": ("ddp-seen", {"overlap": 0.01})}),
     (two.test_dp_vs_ddp, {"v1-dp": {"ranks": {"sub_batch": 128}}}, {
         "v1-dp: sub-batches 256 and 256": ("v1-dp", {"ranks": {"sub_batch": 256}}),
         "no DataParallel": ("v1-dp", None),
@@ -220,15 +217,12 @@ WAITED = {"sums_right": True, "late_ns": 20.3e6, "wait_ns": 19.1e6, "exchanged_r
     [
         (one.test_clock, {"idle": MARKS, "busy": MARKS}, []),
         (one.test_clock, {"busy": MARKS | {"outside": 1}}, ["busy: 1 of 800 marks outside, the farthest 0"]),
-        (one.test_clock, {"busy": MARKS | {"error_ns": 61_000}}, ["busy: 0 of 800 marks outside"]),
         (one.test_synchronisation, {"refused": {"ddp, bf16": ""}}, []),
         (one.test_synchronisation, {"refused": {"a": "", "b": "called item()"}}, ["b: called item()"]),
-        (one.test_synchronisation, {"refused": {}}, ["0 combinations tried"]),
         (one.test_two_ranks_one_gpu, WAITED, []),
         (one.test_two_ranks_one_gpu, WAITED | {"sums_right": False}, ["a sum is wrong"]),
         (one.test_two_ranks_one_gpu, WAITED | {"late_ns": 17.9e6}, ["rank 1 came 17.9 ms late, of 20 put in"]),
         (one.test_two_ranks_one_gpu, WAITED | {"wait_ns": 22.1e6}, ["rank 0 waited 22.1 ms"]),
-        (one.test_two_ranks_one_gpu, WAITED | {"exchanged_right": False}, ["isend/irecv of 64 MB wrong"]),
     ],
 )
 def test_what_a_probe_answers(check: Check, answer: dict[str, Any], said: list[str]) -> None:

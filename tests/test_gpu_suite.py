@@ -161,11 +161,3 @@ def test_a_machine_with_so_many_gpus_starts_a_plan_and_one_with_fewer_refuses(na
     assert (refused(2), refused(1)) == (False, plan in plans.OF_TWO)
     assert all(trial.device == "cuda" for trial in preset.trials)
     assert load(str(write_preset(tmp_path, as_toml(preset)))).trials == preset.trials
-
-
-def test_a_plan_takes_and_varies_trials_of_the_shipped_preset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_preset(tmp_path / "presets", "[[trial]]\nname = 'other'\n", "overlap.toml")  # a user's own
-    monkeypatch.chdir(tmp_path)
-    preset = planned(Plan("overlap", {"steps": 9}, ("flat",), {"on": {}, "off": {"instruments": "off"}}))
-    assert [(trial.name, trial.instruments) for trial in preset.trials] == [("flat-on", "on"), ("flat-off", "off")]
-    assert ({trial.steps for trial in preset.trials}, preset.baseline, preset.repeats) == ({9}, "flat-on", 1)

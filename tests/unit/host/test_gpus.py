@@ -149,6 +149,14 @@ def test_what_connects_gpus_is_told(nvml: FakeNvml, lines: tuple[str, ...], monk
     assert (told.links, plain.links) == (lines, ())
 
 
+def test_the_numbers_are_those_of_nvmls_header() -> None:
+    import pynvml
+
+    assert (pynvml.NVML_P2P_CAPS_INDEX_NVLINK, pynvml.NVML_P2P_STATUS_OK) == (gpus.OVER_NVLINK, gpus.P2P_OK)
+    levels = ("INTERNAL", "SINGLE", "MULTIPLE", "HOSTBRIDGE", "NODE", "SYSTEM")
+    assert [getattr(pynvml, f"NVML_TOPOLOGY_{level}") for level in levels] == [*gpus.PCIE_LEVELS]
+
+
 @pytest.mark.skipif(not gpus.surely_none(), reason="this machine has a GPU")
 def test_nothing_is_told_where_there_is_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpus, "surely_none", lambda: False)

@@ -2,6 +2,7 @@
 
 import os
 import time
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -75,14 +76,32 @@ def test_what_this_very_process_does_is_its_own() -> None:
     assert reading.own * reading.s == pytest.approx(spent, abs=0.05)
 
 
-def test_the_busiest_other_process_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+class Kernels:
+    """A thread of the kernel's, as psutil shows it."""
+
+    pid, worked_s = 3, 0.0
+
+    def ppid(self) -> int:
+        return 2
+
+    def cmdline(self) -> list[str]:
+        return []
+
+    def cpu_times(self) -> object:
+        return SimpleNamespace(user=self.worked_s, system=0.0)
+
+
+def test_the_busiest_other_process_is_named_but_no_thread_of_the_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernels = Kernels()
     with busy_processes(1) as [busy]:
         gone = LoadMeter(lambda: [busy], 100.0)
         # whatever else is busy on this host: it must be told from one that sleeps
-        monkeypatch.setattr(psutil, "process_iter", lambda: [psutil.Process(os.getppid()), busy])
+        monkeypatch.setattr(psutil, "process_iter", lambda: [kernels, psutil.Process(os.getppid()), busy])
         reads = meter(above=0.0)
         assert next_of(reads).by == ""  # one look tells nothing yet
         assert next_of(reads).by == f"{busy.name()} (process {busy.pid})"
+        kernels.worked_s += 100.0  # beside that, the program is not what is to be closed
+        assert next_of(reads).by == ""
     busy.wait()
     assert next_of(gone).own < 0.5
 
