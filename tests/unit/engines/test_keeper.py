@@ -129,14 +129,12 @@ def test_a_launcher_that_is_stopped_is_ended_too(kept: Kept) -> None:
     assert (stopped.is_running(), launcher.exit_code) == (False, -9)
 
 
-def test_who_escaped_goes_when_the_launcher_ends_by_itself(kept: Kept, tmp_path: Path) -> None:
+def test_who_escaped_goes_when_the_launcher_ends_and_when_the_console_lets_go(kept: Kept, tmp_path: Path) -> None:
     launcher = kept(ESCAPE)
     orphan = escaped(tmp_path)
     assert await_end(launcher) == 0
     assert is_gone(orphan)
-
-
-def test_when_the_console_lets_go_all_are_ended_and_their_folder_is_removed(kept: Kept, tmp_path: Path) -> None:
+    (tmp_path / "escaped").unlink()
     launcher = kept(ESCAPE + SLEEP)
     orphan = escaped(tmp_path)
     launcher.stop()

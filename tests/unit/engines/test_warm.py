@@ -104,8 +104,7 @@ def test_a_forked_launcher_is_like_a_fresh_one(portrait: Callable[[str], dict[st
     assert forked == fresh
 
 
-def test_a_fork_keeps_no_handler_but_ignores_what_its_parent_ignores(tmp_path: Path, warm: WarmParent) -> None:
-    script = """
+HANDLERS = """
 import signal
 from workers.rank import forked
 signal.signal(signal.SIGQUIT, signal.SIG_IGN)  # as a shell has it for what it starts in the background
@@ -113,8 +112,19 @@ signal.signal(signal.SIGTERM, print)
 forked.reset_signals()
 print(signal.getsignal(signal.SIGQUIT).name, signal.getsignal(signal.SIGTERM).name)
 """
-    code, log = ended(launched("warm", script, tmp_path, warm), tmp_path)
-    assert (code, log) == (0, "SIG_IGN SIG_DFL\n")
+WAITED_FOR = "import threading, time; threading.Thread(target=lambda: (time.sleep(0.1), print('late'))).start()"
+POOL = "from concurrent.futures import *; import sys; sys.p = ThreadPoolExecutor(); sys.p.submit(print, 'done')"
+
+
+@pytest.mark.parametrize(
+    ("script", "log"),
+    [(HANDLERS, "SIG_IGN SIG_DFL\n"), (WAITED_FOR, "late\n"), (POOL, "done\n")],
+    ids=["handlers", "thread", "pool"],
+)
+def test_a_fork_keeps_no_handler_and_waits_for_a_thread_but_for_no_pool(
+    script: str, log: str, tmp_path: Path, warm: WarmParent
+) -> None:
+    assert ended(launched("warm", script, tmp_path, warm), tmp_path) == (0, log)
 
 
 def test_what_it_raises_and_exits_with_is_in_its_log_as_of_a_fresh_one(tmp_path: Path, warm: WarmParent) -> None:
@@ -124,13 +134,6 @@ def test_what_it_raises_and_exits_with_is_in_its_log_as_of_a_fresh_one(tmp_path:
             code, log = ended(launched(start, script, tmp_path, warm), tmp_path)
             ends.append((code, log.splitlines()[-1:]))
         assert ends[0] == ends[1]
-
-
-def test_a_thread_that_is_no_daemon_is_waited_for_and_a_pool_is_not(tmp_path: Path, warm: WarmParent) -> None:
-    script = "import threading, time; threading.Thread(target=lambda: (time.sleep(0.1), print('late'))).start()"
-    assert ended(launched("warm", script, tmp_path, warm), tmp_path) == (0, "late\n")
-    script = "from concurrent.futures import *; import sys; sys.p = ThreadPoolExecutor(); sys.p.submit(print, 'done')"
-    assert ended(launched("warm", script, tmp_path, warm), tmp_path) == (0, "done\n")  # a pool that nobody shut down
 
 
 # Without it
@@ -196,6 +199,9 @@ def test_it_forks_nothing_before_it_is_ready_and_nothing_it_cannot_be_told(own: 
         "the trial is too long to be sent to the process that forks the ranks"
     )
     assert own.problem is None
+    assert own._imported is not None
+    os.kill(own._imported.pid, signal.SIGSTOP)  # one that does not answer is given up
+    assert refusal(own, tmp_path) == own.problem == "the process that forks the ranks does not answer"
 
 
 def test_it_forks_one_launch_at_a_time_and_without_one_there_is_nothing_to_end(own: WarmParent, tmp_path: Path) -> None:
@@ -226,15 +232,6 @@ def test_a_console_may_have_many_files_open(own: WarmParent, tmp_path: Path) -> 
         assert ended(launched("warm", "print('here')", tmp_path, own), tmp_path) == (0, "here\n")
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-
-
-def test_one_that_does_not_answer_is_given_up(own: WarmParent, tmp_path: Path) -> None:
-    imported = ready(own)._imported
-    assert imported is not None
-    os.kill(imported.pid, signal.SIGSTOP)
-    assert refusal(own, tmp_path) == "the process that forks the ranks does not answer"
-    assert own.problem == "the process that forks the ranks does not answer"
-    assert not psutil.pid_exists(imported.pid)
 
 
 def test_one_that_cannot_be_started_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

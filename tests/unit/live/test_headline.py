@@ -126,24 +126,6 @@ def test_who_is_waited_for_is_named_with_how_late_it_is_and_where() -> None:
     assert "a step, in every phase (× 2.99). " in said(*trained_together(0.0, slower=3.0))
 
 
-def test_where_nobody_waits_much_only_the_shares_are_said() -> None:
-    words = said(*trained_together(0.0))
-    assert words.endswith("in transfers")
-    assert "holds everyone up" not in words
-    assert " of the time for a late rank, " in words
-
-
-def test_much_waiting_for_nobody_in_particular_is_said_to_be_so() -> None:
-    works = works_of(1, skew=0.0)
-    for place, name in ((0, 1), (1, 0)):
-        works, _ = delayed(works, name, "forward", lambda step, place=place: 25.0 if step % 2 == place else 0.0)
-    told = trace(works)
-    heard: list[Message] = [own for together in zip(*told.values(), strict=True) for own in together]
-    assert said(launched(), hello(0), hello(1), *heard).startswith(
-        "Ranks wait by turns: no rank stands out. Ranks idle"
-    )
-
-
 @pytest.mark.parametrize(("queued_ms", "others", "is_said"), [(60.0, 1.0, True), (0.0, 1.0, False), (60.0, 0.0, False)])
 def test_a_rank_is_late_whose_core_other_programs_have(queued_ms: float, others: float, is_said: bool) -> None:
     works, _ = delayed(works_of(1, skew=0.0), 1, "forward", lambda step: 0.0 if step % 3 else 60.0)
@@ -156,13 +138,25 @@ def test_a_rank_is_late_whose_core_other_programs_have(queued_ms: float, others:
     assert words.count("⚠") == bool(others)
 
 
-def test_a_rank_that_may_be_late_by_chance_is_named_with_the_doubt_and_the_opposite_is_not_said() -> None:
-    few = trained_together(25.0)[: 3 + 2 * 5]
-    words = said(*few)
-    assert words.startswith(
-        "The others waited for rank 1 78% of the time; the cause is uncertain, since 5 steps are few. "
-    )
+def test_where_it_may_be_chance_or_nobody_stands_out_that_is_said() -> None:
+    words = said(*trained_together(0.0))
+    assert words.endswith("in transfers")
+    assert "holds everyone up" not in words
+    assert " of the time for a late rank, " in words
+    works = works_of(1, skew=0.0)
+    for place, name in ((0, 1), (1, 0)):
+        works, _ = delayed(works, name, "forward", lambda step, place=place: 25.0 if step % 2 == place else 0.0)
+    heard: list[Message] = [own for together in zip(*trace(works).values(), strict=True) for own in together]
+    words = said(launched(), hello(0), hello(1), *heard)
+    assert words.startswith("Ranks wait by turns: no rank stands out. Ranks idle")
+    words = said(*trained_together(25.0)[: 3 + 2 * 5])
+    doubt = "The others waited for rank 1 78% of the time; the cause is uncertain, since 5 steps are few. "
+    assert words.startswith(doubt)
     assert "no rank stands out" not in words
+    *before, last = trained_together(25.0)
+    words = said(*before, replace(last, collectives=()))
+    assert words.startswith("ranks call different operations: ")
+    assert "waiting for" not in words
 
 
 def test_a_rank_that_the_lab_itself_delays_is_named_as_such_and_not_doubted() -> None:
@@ -217,12 +211,23 @@ def beat(rank: int, position: Position) -> Message:
 
 def test_ranks_that_stand_still_come_first() -> None:
     put_in = Injection(at_ns=4_000 * MS, bottleneck=(LATE,))
-    beats = [beat(0, WAITS), beat(1, Position(step=100, passed=("data",)))]
-    words = said(*trained_together(0.0), *beats, put_in, states={0: "stalled (5 s)", 1: "stalled (5 s)"})
-    assert words == (
+    still, beats = (
+        {0: "stalled (5 s)", 1: "stalled (5 s)"},
+        [beat(0, WAITS), beat(1, Position(step=100, passed=("data",)))],
+    )
+    assert said(*trained_together(0.0), *beats, put_in, states=still) == (
         "rank 1 has not arrived at all_reduce 0 of step 100: it is in step 100, in forward; rank 0 waits there "
         "· You delay rank 1 by 20 ms in forward"
     )
+    going = [*trained_together(0.0), beat(0, WAITS), beat(1, replace(WAITS, step=99))]
+    last_ns = max(message.end_ns for message in going if isinstance(message, Step))
+    beats_on = replace(beat(0, WAITS), at_ns=last_ns + 9_000 * MS)  # a silent one may not be where it was last
+    states = {0: "waiting for rank 1 (5 s)", 1: "stalled (5 s)"}
+    words = said(*going, beats_on, states=states, now_ns=last_ns + 9_500 * MS)
+    assert words.startswith("rank 1 has not arrived at all_reduce 0 of step 100: it sends no heartbeats; rank 0")
+    many = [*trained_together(0.0, ranks=4), *(beat(rank, WAITS) for rank in range(4))]
+    words = said(*many, states=dict.fromkeys(range(4), "stalled (4 s)"), ranks=4)
+    assert words == "ranks 0–3 wait in all_reduce 0 of step 100, which does not finish"
 
 
 COMMAND = {"kind": "command", "trial": [{"name": "a", "launch": "command", "command": ["true"]}]}
@@ -242,32 +247,6 @@ def test_of_a_watched_rank_the_line_of_its_code_is_said_also_when_it_has_left_it
     assert "all_reduce (4 KB) of step 100" in words
     monitor.add([done(1)])
     assert "has left its training loop after 100 steps" in headline.sentence(monitor, still, preset_of(COMMAND), 0)
-
-
-def test_a_rank_that_is_silent_is_not_believed_to_be_where_it_was_last() -> None:
-    beats = [beat(0, WAITS), beat(1, msgspec.structs.replace(WAITS, step=99))]
-    going = [*trained_together(0.0), *beats]
-    states = {0: "waiting for rank 1 (5 s)", 1: "stalled (5 s)"}
-    last_ns = max(message.end_ns for message in going if isinstance(message, Step))
-    beats_on = msgspec.structs.replace(beats[0], at_ns=last_ns + 9_000 * MS)
-    words = said(*going, beats_on, states=states, now_ns=last_ns + 9_500 * MS)
-    assert words.startswith("rank 1 has not arrived at all_reduce 0 of step 100: it sends no heartbeats; rank 0")
-
-
-def test_of_many_that_stand_still_it_is_said_in_few_words() -> None:
-    words = said(
-        *trained_together(0.0, ranks=4), *(beat(rank, WAITS) for rank in range(4)), ranks=4,
-        states=dict.fromkeys(range(4), "stalled (4 s)"),
-    )  # fmt: skip
-    assert words == "ranks 0–3 wait in all_reduce 0 of step 100, which does not finish"
-
-
-def test_ranks_that_do_different_things_are_told_so_in_place_of_a_verdict() -> None:
-    *before, last = trained_together(25.0)
-    odd = msgspec.structs.replace(last, collectives=())
-    words = said(*before, odd)
-    assert words.startswith("ranks call different operations: ")
-    assert "waiting for" not in words
 
 
 def two(*messages: Message) -> str:
