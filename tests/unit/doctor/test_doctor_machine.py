@@ -107,16 +107,9 @@ def test_the_limits_of_processes_are_read_where_they_stand(monkeypatch: pytest.M
 # Where else ranks could run
 
 
-def test_the_address_that_other_hosts_would_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "choose_interface", lambda: Interface("eth7", "10.1.0.7"))
-    assert only(machine.join()) == Finding("join", "other hosts reach this one at 10.1.0.7 (eth7): --engine join")
-    monkeypatch.setattr(machine, "choose_interface", failing(NetworkError("no network but loopback")))
-    assert only(machine.join()) == Finding(
-        "join", "other hosts cannot reach this one: no network but loopback", tried=False
-    )
-
-
-def test_slurm_is_missed_by_nobody_who_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slurm_is_missed_by_nobody_who_has_none_and_other_hosts_are_told_an_address(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("PATH", "")
     assert not only(machine.slurm()).tried
     monkeypatch.setattr(shutil, "which", lambda _: "/usr/bin/sbatch")
@@ -124,6 +117,10 @@ def test_slurm_is_missed_by_nobody_who_has_none(monkeypatch: pytest.MonkeyPatch)
     assert only(machine.slurm()) == Finding("slurm", "no controller", "ask the cluster's administrators")
     monkeypatch.setattr(machine, "refusal", lambda _: None)
     assert only(machine.slurm()) == Finding("slurm", "jobs can be submitted: --engine slurm")
+    monkeypatch.setattr(machine, "choose_interface", lambda: Interface("eth7", "10.1.0.7"))
+    assert only(machine.join()) == Finding("join", "other hosts reach this one at 10.1.0.7 (eth7): --engine join")
+    monkeypatch.setattr(machine, "choose_interface", failing(NetworkError("only loopback")))
+    assert only(machine.join()) == Finding("join", "other hosts cannot reach this one: only loopback", tried=False)
 
 
 # Folders of runs and of sockets, and shared memory
@@ -181,17 +178,6 @@ def test_sockets_elsewhere_than_wanted_are_said() -> None:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/dev/shm is Linux's own")
-def test_shared_memory_is_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folders, "SHARED", tmp_path)
-    assert "NCCL" in only(folders.shared_memory()).text
-    assert list(tmp_path.iterdir()) == []
-    monkeypatch.setattr(folders, "SHARED", tmp_path / "none")
-    finding = only(folders.shared_memory())
-    assert not finding.fatal
-    assert "--shm-size" in finding.remedy
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/dev/shm is Linux's own")
 @pytest.mark.parametrize(
     ("size_gb", "no_gpu", "remedy"), [(0.06, True, ""), (1.0, False, ""), (0.06, False, "--shm-size=1g")]
 )
@@ -201,8 +187,13 @@ def test_little_shared_memory_matters_where_there_is_a_gpu(
     monkeypatch.setattr(folders, "SHARED", tmp_path)
     monkeypatch.setattr(folders.gpus, "surely_none", lambda: no_gpu)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(total=size_gb * GB))
-    found = only(folders.shared_memory()).remedy
-    assert remedy in found if remedy else found == ""
+    found = only(folders.shared_memory())
+    assert remedy in found.remedy if remedy else found.remedy == ""
+    assert "NCCL" in found.text
+    assert list(tmp_path.iterdir()) == []  # what was written is gone
+    monkeypatch.setattr(folders, "SHARED", tmp_path / "none")
+    none = only(folders.shared_memory())
+    assert ("--shm-size" in none.remedy, none.fatal) == (True, False)
 
 
 # Other processes of this host: real ones, some of which lie or do not answer

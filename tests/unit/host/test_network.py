@@ -78,15 +78,12 @@ def test_a_name_that_stands_for_loopback_is_refused(monkeypatch: pytest.MonkeyPa
         resolve("node-2")
 
 
-def test_ports_stay_below_those_that_systems_hand_out() -> None:
+def test_ports_stay_below_those_that_systems_hand_out_and_one_that_is_taken_is_seen() -> None:
     ports = {port_of(f"run-{number}", number) for number in range(1000)}
     assert len(ports) > 900
     assert min(ports) >= 1024
     assert max(ports) < 32_768
     assert port_of("run", 1) == port_of("run", 1) != port_of("run", 2)
-
-
-def test_a_port_that_is_taken_is_seen() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

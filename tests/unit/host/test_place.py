@@ -77,15 +77,54 @@ def test_a_full_environment_is_detected_and_read(kind: str) -> None:
     assert place.is_node == (kind in ("trainjob", "pytorchjob", "dlc", "slurm_array"))
 
 
-def test_the_same_rank_and_world_mean_a_process_or_a_node() -> None:
-    """And how many there are in all is another number each time."""
-    same = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "a", "MASTER_PORT": "1"}
-    old_pods = same | {"PET_NPROC_PER_NODE": "4", "PET_NNODES": "2"}
-    assert numbers(seen(same)) == (1, 2, 0, 1, 1, 2)
-    assert numbers(seen(same | {"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"})) == (1, 2, 1, 2, 0, 1)
-    assert numbers(seen(same | {"NPROC_PER_NODE": "4"})) == (4, 8, 0, 4, 1, 2)
-    assert numbers(seen(old_pods)) == (4, 8, 0, 4, 1, 2)
-    assert numbers(seen(same, "pytorchjob")) == (1, 2, 0, 1, 1, 2)
+SAME = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "a", "MASTER_PORT": "1"}  # a process's or a node's
+OLD_PODS = SAME | {"PET_NPROC_PER_NODE": "4", "PET_NNODES": "2"}
+STEP = SLURM | {  # srun -N1 -n2 in a job of four nodes
+    "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NUM_NODES": "1", "SLURM_STEP_NODELIST": "gpu09",
+    "SLURM_STEP_TASKS_PER_NODE": "2", "SLURM_NODEID": "0", "SLURM_PROCID": "1", "SLURM_LOCALID": "1",
+    "SLURM_JOB_NUM_NODES": "4", "SLURM_JOB_NODELIST": "gpu[08-11]", "SLURM_TASKS_PER_NODE": "8(x4)",
+}  # fmt: skip
+NO_SRUN = SLURM | {
+    "SLURM_NTASKS": "1", "SLURM_STEP_ID": "", "SLURM_TASKS_PER_NODE": "1", "SLURM_JOB_NUM_NODES": "1",
+    "SLURM_PROCID": "0", "SLURM_NODEID": "0",
+}  # fmt: skip
+BY_TORCHRUN = PYTORCHJOB | {"PET_NPROC_PER_NODE": "auto"}
+
+
+@pytest.mark.parametrize(
+    ("environ", "kind", "expected"),
+    [
+        (SAME, None, (1, 2, 0, 1, 1, 2)),
+        (SAME | {"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}, None, (1, 2, 1, 2, 0, 1)),
+        (SAME | {"NPROC_PER_NODE": "4"}, None, (4, 8, 0, 4, 1, 2)),
+        (OLD_PODS, None, (4, 8, 0, 4, 1, 2)),
+        (SAME, "pytorchjob", (1, 2, 0, 1, 1, 2)),
+        (ENV | {"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}, None, (5, 8, 1, 4, 1, 2)),
+        (ENV | {"LOCAL_WORLD_SIZE": "4"}, None, (5, 8, 1, 4, 1, 2)),
+        (ENV | {"NNODES": "2"}, None, (5, 8, 1, 4, 1, 2)),
+        (ENV | {"LOCAL_RANK": "2", "LOCAL_WORLD_SIZE": "3", "NODE_RANK": "1", "NNODES": "3"}, None, (5, 8, 2, 3, 1, 3)),
+        (ENV | {"LOCAL_WORLD_SIZE": "3"}, None, (5, 8, 2, 3, 1, 3)),
+        (STEP, None, (1, 2, 1, 2, 0, 1)),
+        (NO_SRUN, None, (0, 1, 0, 1, 0, 1)),
+        *((DLC | {"NPROC_PER_NODE": gpus}, "dlc", (1, 2, 0, 1, 1, 2)) for gpus in ("0", "")),  # without GPUs
+        *((BY_TORCHRUN | {"WORLD_SIZE": str(2 * each)}, None, (each, 2 * each, 0, each, 1, 2)) for each in (1, 4)),
+    ],
+)
+def test_the_same_rank_and_world_mean_a_process_or_a_node_and_there_are_as_many_as_was_said(
+    environ: dict[str, str], kind: str | None, expected: tuple[int, ...]
+) -> None:
+    place = seen(environ, kind)
+    assert numbers(place) == expected
+    assert any("a node of its own" in line for line in place.says) == (environ == SAME and kind is None)
+
+
+def test_of_a_step_and_a_job_the_address_and_the_port_are_known() -> None:
+    assert seen(STEP).address == "gpu09"
+    assert "one process per node" in seen(DLC | {"NPROC_PER_NODE": "0"}, "dlc").says[-1]
+    for job in (0, 1, 14_999, 15_000, 2**31):
+        port = seen(SLURM | {"SLURM_JOB_ID": str(job)}).port
+        assert port is not None
+        assert 15_000 <= port < 32_768  # below those that systems hand out
 
 
 OPTIONAL = ("NPROC_PER_NODE", "PET_NPROC_PER_NODE", "PET_NNODES")
@@ -107,65 +146,42 @@ def test_whatever_is_missing_is_named_with_who_sets_it(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "value", "why"),
+    ("kind", "changes", "why"),
     [
-        ("env", "RANK", "8", r"^RANK=8 is out of range \(0 to 7\): the script that starts"),
-        ("env", "RANK", "one", r"^RANK=one is not a whole number"),
-        ("env", "RANK", "٣", r"^RANK=\\u0663 is not a whole number"),
-        ("env", "RANK", "1\x1b[2J", r"^RANK=1\\x1b\[2J is not a whole number"),
-        ("env", "RANK", "9" * 5000, r"^RANK=9{60} is not a whole number"),
-        ("env", "RANK", " ", r"^RANK is not set"),
-        ("env", "WORLD_SIZE", "0", r"^WORLD_SIZE=0 is out of range"),
-        ("file", "INIT_METHOD", "tcp://x:1", r"^INIT_METHOD=tcp://x:1 names no shared file: set file:///"),
-        ("torchrun", "LOCAL_RANK", "4", r"^LOCAL_RANK=4 is out of range \(0 to 3\): torchrun sets it"),
-        ("slurm", "SLURM_PROCID", "3", r"^SLURM_PROCID=3 is out of range \(0 to 2\): srun sets it"),
-        ("slurm", "SLURM_TASKS_PER_NODE", "3", r"^SLURM_TASKS_PER_NODE=3 lists no tasks for node 1"),
-        ("slurm", "SLURM_JOB_NODELIST", "gpu[08", r"^'gpu\[08' is not a list of nodes"),
-        ("slurm", "SLURM_STEP_ID", "", r"^SLURM_STEP_ID is not set: this is the batch script; .* srun"),
-        ("slurm_array", "SLURM_ARRAY_TASK_ID", "4", r"^SLURM_ARRAY_TASK_ID=4 is out of range \(1 to 3\): Slurm sets"),
-        ("slurm_array", "SLURM_ARRAY_TASK_MAX", "9", r"^the job array has gaps: 3 .* from 1 to 9; use --array=0-N"),
-        ("trainjob", "PET_NPROC_PER_NODE", "auto", r"^PET_NPROC_PER_NODE=auto is not a number: .*numProcPerNode"),
-        ("trainjob", "PET_NNODES", "1:4", r"^PET_NNODES=1:4 is not a whole number"),
-        ("pytorchjob", "RANK", "2", r"^RANK=2 is out of range \(0 to 1\)"),
-        ("pytorchjob", "WORLD_SIZE", "6", r"^WORLD_SIZE=6 is neither 2 pods nor 2 × 4 processes"),
+        ("env", {"RANK": "8"}, r"^RANK=8 is out of range \(0 to 7\): the script that starts"),
+        ("env", {"RANK": "one"}, r"^RANK=one is not a whole number"),
+        ("env", {"RANK": "٣"}, r"^RANK=\\u0663 is not a whole number"),
+        ("env", {"RANK": "1\x1b[2J"}, r"^RANK=1\\x1b\[2J is not a whole number"),
+        ("env", {"RANK": "9" * 5000}, r"^RANK=9{60} is not a whole number"),
+        ("env", {"RANK": " "}, r"^RANK is not set"),
+        ("env", {"WORLD_SIZE": "0"}, r"^WORLD_SIZE=0 is out of range"),
+        ("file", {"INIT_METHOD": "tcp://x:1"}, r"^INIT_METHOD=tcp://x:1 names no shared file: set file:///"),
+        ("torchrun", {"LOCAL_RANK": "4"}, r"^LOCAL_RANK=4 is out of range \(0 to 3\): torchrun sets it"),
+        ("slurm", {"SLURM_PROCID": "3"}, r"^SLURM_PROCID=3 is out of range \(0 to 2\): srun sets it"),
+        ("slurm", {"SLURM_TASKS_PER_NODE": "3"}, r"^SLURM_TASKS_PER_NODE=3 lists no tasks for node 1"),
+        ("slurm", {"SLURM_JOB_NODELIST": "gpu[08"}, r"^'gpu\[08' is not a list of nodes"),
+        ("slurm", {"SLURM_STEP_ID": ""}, r"^SLURM_STEP_ID is not set: this is the batch script; .* srun"),
+        ("slurm_array", {"SLURM_ARRAY_TASK_ID": "4"}, r"^SLURM_ARRAY_TASK_ID=4 is out of range \(1 to 3\): Slurm sets"),
+        ("slurm_array", {"SLURM_ARRAY_TASK_MAX": "9"}, r"^the job array has gaps: 3 .* from 1 to 9; use --array=0-N"),
+        ("trainjob", {"PET_NPROC_PER_NODE": "auto"}, r"^PET_NPROC_PER_NODE=auto is not a number: .*numProcPerNode"),
+        ("trainjob", {"PET_NNODES": "1:4"}, r"^PET_NNODES=1:4 is not a whole number"),
+        ("pytorchjob", {"RANK": "2"}, r"^RANK=2 is out of range \(0 to 1\)"),
+        ("pytorchjob", {"WORLD_SIZE": "6"}, r"^WORLD_SIZE=6 is neither 2 pods nor 2 × 4 processes"),
+        ("env", {"LOCAL_RANK": "1"}, "LOCAL_WORLD_SIZE is not set, but LOCAL_RANK is"),
+        ("env", {"NNODES": "3"}, "LOCAL_WORLD_SIZE is not set, and 8 ranks do not divide evenly by NNODES=3"),
+        (
+            "env",
+            {"LOCAL_WORLD_SIZE": "1", "NNODES": "2"},
+            "rank 5, with 1 per node, is beyond the last of NNODES=2 nod",
+        ),
+        ("env", {"LOCAL_WORLD_SIZE": "4", "LOCAL_RANK": "4"}, "LOCAL_RANK=4 is out of range"),
     ],
 )
-def test_what_is_wrong_is_one_line_that_names_the_variable(kind: str, name: str, value: str, why: str) -> None:
+def test_what_is_wrong_is_one_line_that_names_the_variable(kind: str, changes: dict[str, str], why: str) -> None:
     with pytest.raises(PlaceError, match=why) as raised:
-        here(FULL[kind] | {name: value}, kind)
+        here(FULL[kind] | changes, kind)
     assert "\n" not in str(raised.value)
     assert len(str(raised.value)) < 200
-
-
-@pytest.mark.parametrize(
-    ("more", "expected"),
-    [
-        ({"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}, (5, 8, 1, 4, 1, 2)),
-        ({"LOCAL_WORLD_SIZE": "4"}, (5, 8, 1, 4, 1, 2)),
-        ({"NNODES": "2"}, (5, 8, 1, 4, 1, 2)),
-        ({"LOCAL_RANK": "2", "LOCAL_WORLD_SIZE": "3", "NODE_RANK": "1", "NNODES": "3"}, (5, 8, 2, 3, 1, 3)),
-        ({"LOCAL_WORLD_SIZE": "3"}, (5, 8, 2, 3, 1, 3)),
-    ],
-)
-def test_by_hand_it_is_as_much_as_was_said(more: dict[str, str], expected: tuple[int, ...]) -> None:
-    place = seen(ENV | more)
-    assert numbers(place) == expected
-    assert not any("a node of its own" in line for line in place.says)
-    assert any("a node of its own" in line for line in seen(ENV).says)
-
-
-@pytest.mark.parametrize(
-    ("more", "why"),
-    [
-        ({"LOCAL_RANK": "1"}, "LOCAL_WORLD_SIZE is not set, but LOCAL_RANK is"),
-        ({"NNODES": "3"}, "LOCAL_WORLD_SIZE is not set, and 8 ranks do not divide evenly by NNODES=3"),
-        ({"LOCAL_WORLD_SIZE": "1", "NNODES": "2"}, "rank 5, with 1 per node, is beyond the last of NNODES=2 nodes"),
-        ({"LOCAL_WORLD_SIZE": "4", "LOCAL_RANK": "4"}, "LOCAL_RANK=4 is out of range"),
-    ],
-)
-def test_by_hand_half_of_it_is_not_enough(more: dict[str, str], why: str) -> None:
-    with pytest.raises(PlaceError, match=why):
-        here(ENV | more)
 
 
 @pytest.mark.parametrize(
@@ -193,42 +209,6 @@ def test_the_innermost_wins(inner: dict[str, str], outer: dict[str, str], kind: 
 def test_nothing_is_nothing() -> None:
     assert here({}) is None
     assert kinds_here({"PATH": "/bin", "RANK": "", "WORLD_SIZE": "2", "SLURM_PROCID": ""}) == []
-
-
-def test_a_step_counts_rather_than_its_job() -> None:
-    """srun -N1 -n2 in a job of four nodes."""
-    step = {
-        "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NUM_NODES": "1", "SLURM_STEP_NODELIST": "gpu09",
-        "SLURM_STEP_TASKS_PER_NODE": "2", "SLURM_NODEID": "0", "SLURM_PROCID": "1", "SLURM_LOCALID": "1",
-        "SLURM_JOB_NUM_NODES": "4", "SLURM_JOB_NODELIST": "gpu[08-11]", "SLURM_TASKS_PER_NODE": "8(x4)",
-    }  # fmt: skip
-    place = seen(SLURM | step)
-    assert numbers(place) == (1, 2, 1, 2, 0, 1)
-    assert place.address == "gpu09"
-
-
-@pytest.mark.parametrize("job", [0, 1, 14_999, 15_000, 2**31])
-def test_a_jobs_port_is_below_those_that_systems_hand_out(job: int) -> None:
-    port = seen(SLURM | {"SLURM_JOB_ID": str(job)}).port
-    assert port is not None
-    assert 15_000 <= port < 32_768
-
-
-def test_one_task_that_no_srun_started_is_a_rank_of_its_own() -> None:
-    alone = {"SLURM_NTASKS": "1", "SLURM_STEP_ID": "", "SLURM_TASKS_PER_NODE": "1", "SLURM_JOB_NUM_NODES": "1"}
-    assert numbers(seen(SLURM | alone | {"SLURM_PROCID": "0", "SLURM_NODEID": "0"})) == (0, 1, 0, 1, 0, 1)
-
-
-@pytest.mark.parametrize("gpus", ["0", ""])
-def test_a_node_of_dlc_without_gpus_has_one_process(gpus: str) -> None:
-    place = seen(DLC | {"NPROC_PER_NODE": gpus}, "dlc")
-    assert numbers(place) == (1, 2, 0, 1, 1, 2)
-    assert "one process per node" in place.says[-1]
-
-
-@pytest.mark.parametrize(("world", "each"), [("2", 1), ("8", 4)])
-def test_where_a_pod_leaves_it_to_torchrun_the_world_says_how_many(world: str, each: int) -> None:
-    assert seen(PYTORCHJOB | {"PET_NPROC_PER_NODE": "auto", "WORLD_SIZE": world}).local_world == each
 
 
 def test_an_unknown_kind_is_answered_with_the_nearest() -> None:

@@ -41,13 +41,18 @@ for line in sys.stdin:
         ("garbage", "could not be started, or its answer not parsed"),
     ],
 )
-def test_who_dies_or_fails_says_why_and_another_answers(question: str, why: str, module: Callable[[str], str]) -> None:
+def test_who_dies_or_fails_says_why_and_another_answers(
+    question: str, why: str, module: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     with Child(module(FAKE)) as asked:
         with pytest.raises(NoAnswer) as no:
             asked.ask(question)
         assert why in str(no.value)
         assert "\n" not in str(no.value)
         assert asked.ask("anything")["pid"] > 0
+    monkeypatch.setattr(subprocess, "Popen", failing_with(errno.EAGAIN))
+    with Child("workers.doctor.host") as asked, pytest.raises(NoAnswer, match="Resource temporarily unavailable"):
+        asked.ask("clock")
 
 
 def test_a_process_that_hangs_is_killed_with_its_family(module: Callable[[str], str], tmp_path: Path) -> None:
@@ -65,12 +70,6 @@ def test_a_process_that_hangs_is_killed_with_its_family(module: Callable[[str], 
         last = asked.ask("anything")["pid"]
         raise KeyboardInterrupt
     assert not psutil.pid_exists(last)  # at once
-
-
-def test_a_process_that_cannot_be_started_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subprocess, "Popen", failing_with(errno.EAGAIN))
-    with Child("workers.doctor.host") as asked, pytest.raises(NoAnswer, match="Resource temporarily unavailable"):
-        asked.ask("clock")
 
 
 def test_what_is_printed_besides_is_no_answer_and_an_error_is_one(module: Callable[[str], str]) -> None:

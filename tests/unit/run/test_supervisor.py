@@ -1,9 +1,9 @@
-"""A launch is followed: what is wanted of it, its last words, strangers, stalls, how often lines are looked at."""
+"""A launch is followed: what is wanted of it, its last words, strangers, stalls; a run waits for a quiet machine."""
 
 import io
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,16 +16,18 @@ from ddptui.config.trial import Bottleneck, Trial
 from ddptui.diagnosis.positions import Stall
 from ddptui.engines.base import Launch
 from ddptui.engines.hub import Hub
-from ddptui.run import lab, sampling, supervisor
+from ddptui.host.load import LoadMeter
+from ddptui.run import lab, quiet, sampling, supervisor
 from ddptui.run.lab import Controls
+from ddptui.run.quiet import CALM_READINGS, can_wait, wait_until_quiet
 from ddptui.run.sampling import HOLDS_S, PER_S, SamplingPace
 from ddptui.run.sampling import PER_S_IF_LATE as FASTER
 from ddptui.run.supervisor import LaunchSupervisor
 from ddptui.store.journal import RepeatJournal
 from ddptui.text.units import MS
 from ddptui.wire.messages import Collective, Hello, Step
-from ddptui.wire.records import Refused
-from tests.support.builders import done, hello, launched, step
+from ddptui.wire.records import Load, Refused
+from tests.support.builders import done, hello, launched, preset_of, step
 
 AFTER_S = 0.05  # the first look of the console
 PATIENT_MS = 10_000  # both waits end with the message: on a busy machine it may take long
@@ -229,3 +231,35 @@ def test_the_higher_rate_lasts_a_while_and_ends(clock: SimpleNamespace) -> None:
     clock.now += 2
     pace.add([])
     assert pace.per_s == PER_S
+
+
+# A run waits until this machine is quiet, and no longer than it may
+
+
+BUSY = Load(at_ns=0, busy=2.0, own=0.0, by="python (process 4711)")
+CALM = Load(at_ns=0, busy=0.1, own=0.0, idle=1.9)
+
+
+def waited(monkeypatch: pytest.MonkeyPatch, readings: Iterator[Load], within_s: float = 600.0) -> list[str]:
+    monkeypatch.setattr(LoadMeter, "read", lambda *_, **__: [next(readings)])
+    monkeypatch.setattr(quiet, "LOOK_EVERY_S", 0.0)
+    said: list[str] = []
+    wait_until_quiet(within_s, said.append)
+    return said
+
+
+def test_on_a_busy_machine_it_waits_until_that_was_quiet_for_some_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    readings = iter([BUSY, CALM, BUSY, *[CALM] * CALM_READINGS])
+    first, last = waited(monkeypatch, readings)
+    assert first.startswith("waiting until this machine is quiet, 600 s at most: other programs kept 2.0 cores busy")
+    assert "python (process 4711)" in first
+    assert last == "this machine is quiet"
+    assert next(readings, None) is None
+    assert waited(monkeypatch, iter([CALM] * CALM_READINGS)) == []
+    *_, last = waited(monkeypatch, iter(lambda: BUSY, None), within_s=0.05)
+    assert last.startswith("not quiet after 0.05 s, starting")
+
+
+def test_a_training_of_the_users_own_is_never_held_up() -> None:
+    assert can_wait(preset_of({"trial": [{"name": "a"}]}))
+    assert not can_wait(preset_of({"kind": "command", "trial": [{"name": "a", "command": ["true"]}]}))

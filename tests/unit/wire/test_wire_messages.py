@@ -1,10 +1,12 @@
-"""Messages survive their encodings, and what is no message is refused as such."""
+"""Messages survive their encodings, and what is no message is refused as such; and what a training says of itself."""
 
 from typing import Any, get_args
 
 import msgspec
 import pytest
 
+import ddptui
+from ddptui.wire import phases
 from ddptui.wire.limits import MOST_OF_AN_ERROR
 from ddptui.wire.messages import Failed, Heartbeat, Place, Position, RankMessage
 from ddptui.wire.records import ConsoleMessage, Ended, Message, NcclLog
@@ -194,3 +196,50 @@ def test_what_no_rank_says_is_refused(raw: object) -> None:
 )
 def test_what_is_spoilt_above_was_sound_and_what_large_models_and_many_ranks_say_is_not(raw: dict[str, Any]) -> None:
     assert len(FRAME.decode(msgspec.msgpack.encode([raw]))) == 1
+
+
+# What a training may say of itself
+
+
+class Listening:
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+
+    def phase_begins(self, name: str) -> None:
+        self.calls.append(("begins", name))
+
+    def phase_ends(self) -> None:
+        self.calls.append(("ends",))
+
+    def step_ends(self, loss: Any, samples: int) -> None:
+        self.calls.append(("step", loss, samples))
+
+
+@pytest.fixture
+def listening(monkeypatch: pytest.MonkeyPatch) -> Listening:
+    listener = Listening()
+    monkeypatch.setattr(phases, "listener", listener)
+    return listener
+
+
+def test_marks_reach_the_instruments_also_where_a_phase_fails_or_is_a_function(listening: Listening) -> None:
+    with pytest.raises(KeyError), ddptui.phase("forward"):
+        raise KeyError
+    ddptui.step(loss=2.5, samples=8)
+    ddptui.step()
+    assert listening.calls == [("begins", "forward"), ("ends",), ("step", 2.5, 8), ("step", None, 0)]
+    listening.calls.clear()
+
+    @ddptui.phase("backward")
+    def backward(number: int) -> int:
+        """Its own docstring."""
+        return 2 * number
+
+    assert (backward(3), backward(4), backward.__doc__) == (6, 8, "Its own docstring.")
+    assert listening.calls == [("begins", "backward"), ("ends",)] * 2
+
+
+def test_a_phase_that_there_is_not_is_refused_with_those_that_there_are_also_without_a_console() -> None:
+    assert phases.listener is None
+    with pytest.raises(ValueError, match="'eval' is not a phase of a step: choose from data, forward,"):
+        ddptui.phase("eval")
