@@ -144,19 +144,18 @@ def test_wherever_it_goes_the_state_is_of_all_messages_so_far(run: Run, acts: li
     assert sum(len(trial.repeats) + (trial.status == "failed") for trial in played.results.trials) == over
 
 
-def test_going_to_a_launch_leaves_out_most_of_what_is_before_and_is_judged_from_there(run: Run, small: None) -> None:
+def test_going_to_a_launch_leaves_out_most_of_what_is_before_and_goes_on_from_there(run: Run, small: None) -> None:
     jumped, monitor = Playback(run, PRESET, lambda: 0), RunMonitor()
     jumped.pause()
     assert jumped.seek_trial("b")
     assert jumped.restarted
     assert jumped.drained >= 550  # of 608 until there
-    monitor.live = jumped.state()
     jumped.go_to(jumped.end_ns - S // 2)
+    monitor.live = jumped.state()
     monitor.add(jumped.drain())
     monitor.look(jumped.now_ns())
     assert monitor.live.finished == 1
     assert [step.number for step in monitor.joined][-1] > 30
-    assert monitor.judge() is not None
 
 
 # Thinned
