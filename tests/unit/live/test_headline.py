@@ -332,6 +332,12 @@ def test_what_is_left_takes_as_long_as_what_was(messages: list[Message], left_s:
     assert left(live_of(*messages)) == (left_s and pytest.approx(left_s))
 
 
+def test_what_is_left_of_a_run_that_was_resumed_takes_as_long_as_what_was_since_then() -> None:
+    resumed = live_of(*journal("a"), *journal("b"))
+    resumed.resumed = 1
+    assert left(resumed) == pytest.approx(20)
+
+
 def test_a_launch_that_has_just_begun_will_take_as_long_as_those_before_it() -> None:
     begun = live_of(*journal("a"), launched("b", at_ms=LAUNCHED_MS + 8_000))
     assert left(begun) == pytest.approx(6 + 2 * 8)  # it has run for 2 of 8 s
@@ -342,14 +348,15 @@ def test_a_launch_that_has_just_begun_will_take_as_long_as_those_before_it() -> 
 def test_of_the_launch_that_runs_its_steps_tell_once_they_have_found_their_pace() -> None:
     """One of 100 steps, 10 ms each."""
 
-    def going(steps: int) -> Live:
+    def going(steps: int, *before: Message) -> Live:
         told = [step(rank, number, end_ms=3_000 + 10 * number) for number in range(steps) for rank in (0, 1)]
-        return live_of(launched("a"), hello(0), hello(1), ready(0, 100), ready(1, 100), *told)
+        return live_of(*before, launched("a"), hello(0), hello(1), ready(0, 100), ready(1, 100), *told)
 
     assert left(going(RATE_OVER - 1), ALONE) is None
     assert left(going(40), ALONE) == pytest.approx(0.6)
     assert left(going(80), ALONE) == pytest.approx(0.2)
     assert left(going(80)) == pytest.approx(0.2 + 3 * 10.2)  # the others as long as this one, all in all
+    assert left(going(40, *journal("a"))) == pytest.approx(0.6)  # whatever those before it took
     assert left(live_of(*journal("a")), ALONE) is None
 
 
