@@ -191,6 +191,7 @@ def test_a_gpu_that_is_hidden_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> 
     _, first, second = told_by_nvml(monkeypatch, DRIVER, "1")
     assert first.text.endswith("; hidden: CUDA_VISIBLE_DEVICES is '1'")
     assert "hidden" not in second.text
+    assert told_by_nvml(monkeypatch, DRIVER, "")[1].text.endswith("; hidden: CUDA_VISIBLE_DEVICES is ''")
     cut = DRIVER._replace(gpus=(H100._replace(is_cut=True),))
     _, finding = told_by_nvml(monkeypatch, cut, "MIG-4e2a")
     assert finding.text == f"{H100_TEXT}, partitioned into instances (MIG)"

@@ -144,8 +144,11 @@ def joined(answer: object, monkeypatch: pytest.MonkeyPatch) -> tuple[int, list[s
 def test_a_node_that_does_not_understand_its_console_says_so(answer: object, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(JoinError, match=f"cannot read the console's messages.* this node has ddptui {__version__}"):
         joined(answer, monkeypatch)
+
+
+def test_a_node_understands_the_farewell_of_another_version(monkeypatch: pytest.MonkeyPatch) -> None:
     farewell = {"type": "Farewell", "why": "this node has ddptui 1, the console 99", "well": False, "mood": "sad"}
-    code, said = joined(farewell, monkeypatch)  # which it understands
+    code, said = joined(farewell, monkeypatch)
     assert (code, said[-1]) == (1, "this node has ddptui 1, the console 99")
 
 
