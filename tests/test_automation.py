@@ -1,11 +1,15 @@
-"""What runs by itself runs what a person runs: pre-commit what `make lint` does, the workflow what .ci/run does."""
+"""What runs by itself runs what a person runs; and mutants.toml stays true of what is here (`make mutants` runs it)."""
 
+import ast
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+
+from tests.mutants.mutant import ROOT, Mutant, read_mutants
 
 REPO = Path(__file__).parents[1]
 MAKEFILE = REPO / "Makefile"
@@ -34,22 +38,43 @@ def test_pre_commit_does_what_make_lint_does() -> None:
     assert disagreements(MAKEFILE.read_text(), PRE_COMMIT.read_text()) == []
 
 
-@pytest.mark.parametrize(
-    ("right", "wrong", "found"),
-    [
-        ("entry: .venv/bin/mypy", "entry: .venv/bin/mypy --strict", [".venv/bin/mypy", ".venv/bin/mypy --strict"]),
-        ("--check .", ".", [".venv/bin/ruff format --check .", ".venv/bin/ruff format ."]),
-        ("        pass_filenames: false\n      - id: mypy", "      - id: mypy", ["ruff-format"]),
-    ],
-)
-def test_a_disagreement_is_found(right: str, wrong: str, found: list[str]) -> None:
-    config = PRE_COMMIT.read_text()
-    assert right in config
-    assert disagreements(MAKEFILE.read_text(), config.replace(right, wrong)) == sorted(found)
-
-
 def test_the_workflow_runs_what_ci_runs() -> None:
     workflow = yaml.safe_load((REPO / ".github/workflows/ci.yml").read_text())
     [job] = workflow["jobs"].values()
     assert [step["run"] for step in job["steps"] if "run" in step] == ["bash .ci/run"]
     assert (REPO / ".ci/run").exists()
+
+
+# Mutants
+
+
+FEWEST = 60
+MUTANTS = read_mutants()
+
+
+def problems(mutant: Mutant) -> list[str]:
+    """Why a mutant is of no use."""
+    path = ROOT / mutant.file
+    found = path.read_text(encoding="utf-8").count(mutant.old) if path.is_file() else 0
+    wrong = [] if found == 1 else [f"{mutant.file}: the old text stands there {found} times"]
+    wrong += ["new is old"] if mutant.new == mutant.old else []
+    wrong += [] if mutant.killed_by else ["no test"]
+    return wrong + [f"{test}: no such test" for test in mutant.killed_by if not is_a_test(test)]
+
+
+def is_a_test(test: str) -> bool:
+    """Whether the file of a test's id has a function of its name."""
+    file, _, function = test.partition("[")[0].partition("::")
+    path = ROOT / file
+    nodes = ast.parse(path.read_text(encoding="utf-8")).body if path.is_file() else []
+    return any(isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == function for node in nodes)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_mutant_fits_what_is_here(mutant: Mutant) -> None:
+    assert problems(mutant) == []
+
+
+def test_there_are_enough_and_each_is_told_apart() -> None:
+    assert len(MUTANTS) >= FEWEST
+    assert [name for name, times in Counter(mutant.name for mutant in MUTANTS).items() if times > 1] == []

@@ -81,7 +81,6 @@ STOCK = replace(SOUND.nccl, implementation="ProcessGroupNCCL") if SOUND.nccl els
 DELAYS = {"none": {}, "aggregate": delayed(1, "aggregate", 1.78, 1.77), "backward": delayed(1, "backward", 3.56, 3.59)}
 HIDDEN = {"flat-seen": {"overlap": 0.02}, "ddp-seen": {"overlap": 0.7}, "flat-unseen": {}, "ddp-unseen": {}}
 LOOKED: dict[str, Changes] = {"unseen": {}, "seen": {"train_time_s": 19.9}}
-PINNED: dict[str, Changes] = {"one-process-pageable": {}, "one-process-page-locked": {"train_time_s": 11.9}}
 
 # A check, a run that is as expected, and how one trial may differ from that, by what the check then misses.
 CASES: list[tuple[Check, dict[str, Changes], dict[str, tuple[str, Changes]]]] = [
@@ -94,10 +93,6 @@ CASES: list[tuple[Check, dict[str, Changes], dict[str, tuple[str, Changes]]]] = 
         "1 of 2 trials ended well; b failed: rank 0 died": ("b", None),
         "b over gloo": ("b", {}),
     }),
-    (one.test_strategies_shared, {"a": {}}, {"b over nccl": ("b", NCCL)}),
-    (two.test_strategies_of_two, {"a": NCCL}, {"b over gloo": ("b", {})}),
-    (two.test_batchnorm, {"a": NCCL}, {"b over gloo": ("b", {})}),
-    (one.test_compile, {"a": {}}, {"0 of 1 trial ended well; a failed: rank 0 died": ("a", None)}),
     (one.test_group_of_one, {"a": NCCL}, {"a: NCCL 2.28.9, ProcessGroupNCCL": ("a", NCCL | {"nccl": STOCK})}),
     (two.test_gpu_backends, {"nccl": NCCL, "gloo": GLOO}, {
         "nccl over gloo": ("nccl", GLOO),
@@ -111,7 +106,6 @@ CASES: list[tuple[Check, dict[str, Changes], dict[str, tuple[str, Changes]]]] = 
     (one.test_bottleneck_where, DELAYS, {
         "none: rank 0 named in data": ("none", delayed(0, "data", 0.0, 0.2)),
         "backward: no rank named": ("backward", {}),
-        "backward: rank 0 in backward, 3.56 s of 0 ms injected": ("backward", delayed(0, "backward", 0.0, 3.56)),
         "backward: rank 1 in forward, 3.56 s of 0 ms injected": ("backward", delayed(1, "forward", 0.0, 3.56)),
         "backward: rank 1 in backward, 3.8 s of 3.56 s injected": ("backward", delayed(1, "backward", 3.56, 3.8)),
         "backward: rank 1 in backward, 0 ms of 0 ms injected": ("backward", delayed(1, "backward", 0.0, 0.0)),
@@ -134,15 +128,7 @@ CASES: list[tuple[Check, dict[str, Changes], dict[str, tuple[str, Changes]]]] = 
         "a step of unseen 1 s, of seen 2.01 s: 2.01 × as long": ("seen", {"train_time_s": 20.1}),
         "unseen or seen: no figures": ("seen", None),
     }),
-    (one.test_pin_memory, PINNED, {
-        "a step of one-process-pageable 1 s": ("one-process-page-locked", {"train_time_s": 12.1}),
-    }),
-    (two.test_overlap, HIDDEN, {
-        "flat hid 50%": ("flat-seen", {"overlap": 0.5}),
-        "ddp hid 1%": ("ddp-seen", {"overlap": 0.01}),
-        "ddp hid –": ("ddp-seen", {"overlap": None}),
-        "a step of ddp-unseen 1 s": ("ddp-seen", {"overlap": 0.7, "train_time_s": 20.1}),
-    }),
+    (two.test_overlap, HIDDEN, {"ddp hid 1%": ("ddp-seen", {"overlap": 0.01})}),
     (two.test_dp_vs_ddp, {"v1-dp": {"ranks": {"sub_batch": 128}}}, {
         "v1-dp: sub-batches 256 and 256": ("v1-dp", {"ranks": {"sub_batch": 256}}),
         "no DataParallel": ("v1-dp", None),
@@ -175,10 +161,10 @@ def test_each_step_is_told_and_clocks_settle_within_a_second() -> None:
     assert no_tie == "no rank reported how exact the times of its GPU are"
 
 
-@pytest.mark.parametrize(("gpus", "said"), [([OwnGpu("NVIDIA Unheard Of", "a")], []), ([], ["a: a rank names no GPU"])])
-def test_an_mfu_is_wanted_where_the_peak_is_known(gpus: list[OwnGpu], said: list[str]) -> None:
-    told = [replace(message, gpus=tuple(gpus)) for message in LAUNCH if isinstance(message, Ready)]
-    assert missed_in(one.test_figures, recorded({"a": {"mfu": None}}, told)) == said
+def test_an_mfu_is_wanted_where_the_peak_is_known() -> None:
+    for gpus, said in (((OwnGpu("NVIDIA Unheard Of", "a"),), []), ((), ["a: a rank names no GPU"])):
+        told = [replace(message, gpus=gpus) for message in LAUNCH if isinstance(message, Ready)]
+        assert missed_in(one.test_figures, recorded({"a": {"mfu": None}}, told)) == said
 
 
 KEPT = "\ntorch's record of the last collectives of rank 0: trial-hang/repeat-1/*.flight.json"
@@ -231,28 +217,15 @@ WAITED = {"sums_right": True, "late_ns": 20.3e6, "wait_ns": 19.1e6, "exchanged_r
     [
         (one.test_clock, {"idle": MARKS, "busy": MARKS}, []),
         (one.test_clock, {"busy": MARKS | {"outside": 1}}, ["busy: 1 of 800 marks outside, the farthest 0"]),
-        (one.test_clock, {"busy": MARKS | {"error_ns": 61_000}}, ["busy: 0 of 800 marks outside"]),
-        (one.test_clock, {"busy": MARKS | {"marks": 99}}, ["busy: 0 of 99 marks outside"]),
         (one.test_synchronisation, {"refused": {"ddp, bf16": ""}}, []),
         (one.test_synchronisation, {"refused": {"a": "", "b": "called item()"}}, ["b: called item()"]),
-        (one.test_synchronisation, {"refused": {}}, ["0 combinations tried"]),
         (one.test_two_ranks_one_gpu, WAITED, []),
         (one.test_two_ranks_one_gpu, WAITED | {"sums_right": False}, ["a sum is wrong"]),
         (one.test_two_ranks_one_gpu, WAITED | {"late_ns": 17.9e6}, ["rank 1 came 17.9 ms late, of 20 put in"]),
         (one.test_two_ranks_one_gpu, WAITED | {"wait_ns": 22.1e6}, ["rank 0 waited 22.1 ms"]),
-        (one.test_two_ranks_one_gpu, WAITED | {"exchanged_right": False}, ["isend/irecv of 64 MB wrong"]),
     ],
 )
 def test_what_a_probe_answers(check: Check, answer: dict[str, Any], said: list[str]) -> None:
     found = missed(check, lambda question: answer)
     assert len(found) == len(said)
     assert all(text.startswith(words) for text, words in zip(found, said, strict=True))
-
-
-def test_versions_and_the_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
-    facts = {"torch": "2.14.1", "nccl": "2.28.9", "gpus": ["H100"]}
-    assert missed(one.test_versions, facts) == []
-    assert missed(one.test_versions, facts | {"nccl": None}) == ["torch 2.14.1, nccl None, gpus ['H100']"]
-    told = SimpleNamespace(returncode=1, stdout="✓ python  3.12\n! disk  full\n  → make room\n", stderr="")
-    monkeypatch.setattr(one.subprocess, "run", lambda *_, **__: told)
-    assert missed(lambda _, expect: one.test_doctor(expect), None) == ["1 to mend; ! disk  full"]

@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,7 +12,7 @@ from ddptui.engines.preflight_gpus import GpuInfo, problem
 from ddptui.host import gpus
 from ddptui.host.gpus import Build, Driver, Gpu
 from ddptui.store.presets import as_toml, load
-from tests.gpu import plans, privacy, test_one_gpu, test_two_gpus
+from tests.gpu import plans, privacy
 from tests.gpu.plans import Plan, planned
 from tests.gpu.privacy import own_names, without_names
 from tests.support.builders import write_preset
@@ -32,27 +31,14 @@ def run(*command: str, folder: Path = REPO, **variables: str) -> subprocess.Comp
 # What make does
 
 
-def make_test_gpu(carried: Path) -> subprocess.CompletedProcess[str]:
-    """Run them by this Python, with the packages in this folder."""
-    return run("make", "test-gpu", f"BIN={Path(sys.executable).parent}", f"CARRIED={carried}")
-
-
-def test_the_makefile_runs_them_alone() -> None:
-    makefile = (REPO / "Makefile").read_text()
-    assert "\ntest-gpu: .venv/installed\nendif\n\t$(BIN)/python3 -m pytest tests/gpu\n" in makefile
-    assert "\nQUIET := tests/quiet tests/gpu\n" in makefile
-
-
 @no_gpu
-def test_a_python_that_is_there_runs_them_with_packages_carried_along_and_without_a_gpu_skips_all(
-    tmp_path: Path,
-) -> None:
+def test_a_python_that_is_there_runs_them_with_packages_carried_along_and_without_a_gpu_skips(tmp_path: Path) -> None:
     (tmp_path / "carried.py").touch()
     facts = tmp_path / "carried-1.0.dist-info"
     facts.mkdir()
     (facts / "METADATA").write_text("Name: carried\nVersion: 1.0\n")
     (facts / "entry_points.txt").write_text("[pytest11]\ncarried = carried\n")  # a plugin of pytest
-    done = make_test_gpu(tmp_path)
+    done = run("make", "test-gpu", f"BIN={Path(sys.executable).parent}", f"CARRIED={tmp_path}")
     assert done.returncode == 0, done.stdout + done.stderr
     command, *lines, skipped, summary = done.stdout.splitlines()
     assert command == f"{Path(sys.executable).parent}/python3 -m pytest tests/gpu"  # nothing was installed before
@@ -63,7 +49,7 @@ def test_a_python_that_is_there_runs_them_with_packages_carried_along_and_withou
 
 
 def test_without_the_packages_one_line_says_how_to_get_them(tmp_path: Path) -> None:
-    done = make_test_gpu(tmp_path / "none")
+    done = run("make", "test-gpu", f"BIN={Path(sys.executable).parent}", f"CARRIED={tmp_path / 'none'}")
     assert (done.returncode, done.stdout) == (2, "")
     line, _ = done.stderr.splitlines()  # the other is make's own
     version = ".".join(map(str, sys.version_info[:2]))
@@ -74,7 +60,7 @@ def test_without_the_packages_one_line_says_how_to_get_them(tmp_path: Path) -> N
 # What is printed, and what is written
 
 MADE_UP = """
-import os, signal, pytest
+import os, pytest
 from tests.gpu.judging import Observed
 
 @pytest.fixture(scope="session")
@@ -86,72 +72,44 @@ def test_wrong(expect):
     print("the log, in /srv/secret/x.py on node-7.lab.example:29500\\x07")
     expect(Observed(True, "bright"), Observed(False, "midnight"))
 
-def test_broken():
-    raise KeyError("marks")
-
 def test_of_two(two_gpus):
     "Are there two. Expected: two."
 
 def test_nccl(implementation, expect):
     expect(Observed(True, os.environ["TORCH_DIST_USE_NCCL2"]))
-
-def test_killed():
-    if "KILLED" in os.environ:
-        os.kill(os.getpid(), signal.SIGKILL)
 """
 TABLE = """
-[1/6] wrong: What is tried.
+[1/4] wrong: What is tried.
   expected  dark.
   seen      ✗ midnight; bright
   ✗ NOT AS EXPECTED, under 1 s
-  seen      KeyError: 'marks'
-  ✗ NOT AS EXPECTED, under 1 s
-[3/6] of_two: Are there two.
+[2/4] of_two: Are there two.
   expected  two.
   because   needs 2 GPUs; torch sees 1
   – not run, under 1 s
 """
 
 
-def made_up(folder: Path, **variables: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
-    """These checks, on a machine that has one GPU: how they ended, and the file."""
-    (folder / "test_made_up.py").write_text(MADE_UP)
-    words = (sys.executable, "-m", "pytest", "-p", "tests.gpu.conftest")
-    done = run(*words, folder=folder, PYTHONPATH=str(REPO), **variables)
-    [path] = folder.glob("gpu-report-*.json")
-    return done, json.loads(path.read_text())
-
-
 def test_a_table_is_printed_and_a_file_written(tmp_path: Path) -> None:
-    done, content = made_up(tmp_path)
+    """Of these checks, on a machine that has one GPU."""
+    (tmp_path / "test_made_up.py").write_text(MADE_UP)
+    words = (sys.executable, "-m", "pytest", "-p", "tests.gpu.conftest")
+    done = run(*words, folder=tmp_path, PYTHONPATH=str(REPO))
+    [path] = tmp_path.glob("gpu-report-*.json")
+    content = json.loads(path.read_text())
     assert done.returncode == 1
     assert TABLE in done.stdout
-    [path] = tmp_path.glob("gpu-report-*.json")
-    assert f": 2 ok, 2 NOT AS EXPECTED, 2 not run\nto send back: {path}" in done.stdout
-    assert "6 checks, " in content["summary"]
+    assert f": 1 ok, 1 NOT AS EXPECTED, 2 not run\nto send back: {path}" in done.stdout
+    assert "4 checks, " in content["summary"]
     assert content["machine"]["torch"]["gpus"] == ["H100"]
     assert not {"host", "executable"} & {*content["machine"]}
-    assert [(row["check"], row["seen"], row["verdict"]) for row in content["checks"][:5]] == [
+    assert [(row["check"], row["seen"], row["verdict"]) for row in content["checks"]] == [
         ("wrong", "✗ midnight; bright", "NOT AS EXPECTED"),
-        ("broken", "KeyError: 'marks'", "NOT AS EXPECTED"),
         ("of_two", "needs 2 GPUs; torch sees 1", "not run"),
         ("nccl[ProcessGroupNCCL]", "0", "ok"),
         ("nccl[ProcessGroupNCCL2]", "this torch has no ProcessGroupNCCL2", "not run"),
     ]
     assert content["checks"][0]["log"] == ["the log, in …/x.py on …:29500\\x07"]
-
-
-def test_what_was_finished_before_the_tests_were_killed_is_in_the_file(tmp_path: Path) -> None:
-    done, content = made_up(tmp_path, KILLED="")
-    assert done.returncode == -9
-    assert len(content["checks"]) == 5
-
-
-def test_each_check_says_what_it_tries_and_expects() -> None:
-    checks = [check for module in (test_one_gpu, test_two_gpus) for check in vars(module).values()]
-    docs = [str(check.__doc__) for check in checks if getattr(check, "__name__", "").startswith("test_")]
-    assert len(docs) == 23
-    assert all(". Expected: " in " ".join(doc.split()) for doc in docs)
 
 
 NAMES = {"/home/alice": "…", "alice": "USER", "node-7.example.org": "HOST", "node-7": "HOST"}
@@ -162,17 +120,13 @@ NAMES = {"/home/alice": "…", "alice": "USER", "node-7.example.org": "HOST", "n
     [
         ("File /home/alice/venv/lib/torch/nn.py, line 3, /home/alice", "File …/nn.py, line 3, …"),
         ("alice@node-7.example.org in job alice_job of ALICE", "USER@HOST in job USER_job of USER"),
-        ("malice in node-70 and at /srv/data/x", "malice in node-70 and at …/x"),
         ("open('/data/set/a.bin') in ~bob/lab/b, https://host.example/page", "open('…/a.bin') in …/b, https:…/page"),
         ("bind 10.20.30.40:80, 127.0.0.1:29500, 580.65.06", "bind …:80, 127.0.0.1:29500, 580.65.06"),
         ("fe80::1:2:3:4 and aa:bb:cc:dd:ee:ff at 12:30:45", "… and … at 12:30:45"),
-        ("fe80::1%eth0, ::1 and fe80::1:2%ib0.8", "…, … and …"),
         ("GPU-0f3c5a2e-11aa-22bb on 00000000:1B:00.0, mig-1a2b3c4d-5", "… on 00000000:1B:00.0, …"),
         ("connect to node-7-ib0.cluster.example:29500 on node08.cluster.example", "connect to …:29500 on …"),
         ("node-7:4711:4712, gpu9:4711:4712 [0] NCCL INFO", "HOST:4711:4712, …:4711:4712 [0] NCCL INFO"),
-        ("cuda:0, step:1200, localhost:29500", "cuda:0, step:1200, localhost:29500"),
         ("init.cpp:3417, NCCLUtils.hpp:1268, c10::Error", "init.cpp:3417, NCCLUtils.hpp:1268, c10::Error"),
-        ("torch.distributed.distributed_c10d at train.py:1200", "torch.distributed.distributed_c10d at train.py:1200"),
         ("isend/irecv of 64 MB, 3 GB/s, 5/6, and/or, ± 2\n.", "isend/irecv of 64 MB, 3 GB/s, 5/6, and/or, ± 2\\n."),
     ],
 )
@@ -207,13 +161,3 @@ def test_a_machine_with_so_many_gpus_starts_a_plan_and_one_with_fewer_refuses(na
     assert (refused(2), refused(1)) == (False, plan in plans.OF_TWO)
     assert all(trial.device == "cuda" for trial in preset.trials)
     assert load(str(write_preset(tmp_path, as_toml(preset)))).trials == preset.trials
-
-
-def test_a_plan_takes_some_trials_of_the_shipped_preset_and_varies_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_preset(tmp_path / "presets", "[[trial]]\nname = 'other'\n", "overlap.toml")  # a user's own
-    monkeypatch.chdir(tmp_path)
-    preset = planned(Plan("overlap", {"steps": 9}, ("flat",), {"on": {}, "off": {"instruments": "off"}}))
-    assert [(trial.name, trial.instruments) for trial in preset.trials] == [("flat-on", "on"), ("flat-off", "off")]
-    assert ({trial.steps for trial in preset.trials}, preset.baseline, preset.repeats) == ({9}, "flat-on", 1)

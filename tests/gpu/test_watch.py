@@ -41,7 +41,6 @@ def parts_add_up(steps: list[Step]) -> Observed:
 
 def test_watched_pace(watch: Watch, expect: Expect) -> None:
     """A step of a wide model, which keeps the GPU busy, and of a narrow one, which waits for its host: watched and not.
-
     Expected: parts of a step sum to it within 1%; it takes 1.02 × as long at most if watched, of the narrow one 1.5 ×.
     """
     plain, watched = watch("paced", watched=False), watch("paced")
@@ -59,10 +58,8 @@ def test_watched_pace(watch: Watch, expect: Expect) -> None:
 
 
 def test_watched_sleep(watch: Watch, expect: Expect) -> None:
-    """The GPU sleeps in forward; then the loss is read at each step, too.
-
-    Expected: forward grows by the sleep, within 5%, in both.
-    """
+    """The GPU sleeps in forward; then the loss is read at each step, too. Expected: forward grows by the sleep, within
+    5%, in both."""
     watched = watch("late")
     part, warmup, slept_ms = (watched.found[0][name] for name in ("part", "warmup", "slept_ms"))
     begins = [warmup + at * part for at in range(4)]
@@ -79,11 +76,8 @@ def test_watched_sleep(watch: Watch, expect: Expect) -> None:
 
 
 def test_watched_pair(watch: Watch, expect: Expect) -> None:
-    """Two ranks share the GPU, with torch DDP over gloo.
-
-    Expected: no rank is named; a message for each step; times of the GPU known to ±60 µs after a second; the checks
-    find the ranks in sync.
-    """
+    """Two ranks share the GPU, with torch DDP over gloo. Expected: no rank is named; a message for each step; times of
+    the GPU known to ±60 µs after a second; the checks find the ranks in sync."""
     watched = watch("grouped", "group=gloo", ranks=2)
     culprit = watched.repeat.culprit
     lights = {light.name: light.state for light in watched.repeat.checks}
@@ -98,10 +92,7 @@ def test_watched_pair(watch: Watch, expect: Expect) -> None:
 
 
 def test_watched_late_rank(watch: Watch, expect: Expect) -> None:
-    """The same, and the GPU sleeps in rank 1's forward.
-
-    Expected: rank 1 is named in forward, its delay within 20%.
-    """
+    """The same, and the GPU sleeps in rank 1's forward. Expected: rank 1 is named in forward, its delay within 20%."""
     watched = watch("grouped", "group=gloo", "slow=1", ranks=2)
     expect(on_gpus(watched), *late_found(watched))
 
@@ -119,10 +110,8 @@ def late_found(watched: Watched) -> Iterator[Observed]:
 
 @pytest.mark.parametrize("backend", BACKENDS, ids=["nccl", "default", "both"])
 def test_watched_buckets(watch: Watch, expect: Expect, backend: str) -> None:
-    """torch DDP in a group of one: over NCCL, named as such, by default, or beside gloo.
-
-    Expected: buckets in each step, no waits, transfers that take some time.
-    """
+    """torch DDP in a group of one: over NCCL, named as such, by default, or beside gloo. Expected: buckets in each
+    step, no waits, transfers that take some time."""
     watched = watch("grouped", f"group={backend}", "wide=2048", "steps=40")
     repeat = watched.repeat
     calls = [call for step in watched.steps for call in step.collectives]
@@ -141,18 +130,14 @@ def test_watched_buckets(watch: Watch, expect: Expect, backend: str) -> None:
 
 def test_watched_unharmed(watch: Watch, expect: Expect) -> None:
     """A DDP over NCCL copied and pickled after some steps, and sends and receives as a group, watched and not.
-
-    Expected: what came of it is the same, and so is the loss.
-    """
+    Expected: what came of it is the same, and so is the loss."""
     plain, watched = watch("handled", watched=False).found[0], watch("handled").found[0]
     expect(*(Observed(plain[name] == watched[name], f"{name}: {plain[name]}, {watched[name]}") for name in plain))
 
 
 def test_watched_captures(watch: Watch, expect: Expect) -> None:
     """20 captures of CUDA graphs, of a step each, of 300 ms and more; then torch's own check for calls that wait.
-
-    Expected: no capture fails, nothing waits, all steps but the one after the captures are reported.
-    """
+    Expected: no capture fails, nothing waits, all steps but the one after the captures are reported."""
     watched = watch("captured")
     found = watched.found[0]
     expect(
@@ -164,10 +149,7 @@ def test_watched_captures(watch: Watch, expect: Expect) -> None:
 
 
 def test_watched_compiled(watch: Watch, expect: Expect) -> None:
-    """torch.compile(mode="reduce-overhead") of forward and loss.
-
-    Expected: all steps are reported, with their losses.
-    """
+    """torch.compile(mode="reduce-overhead") of forward and loss. Expected: all steps reported, with their losses."""
     watched = watch("compiled")
     losses = [step.loss for step in watched.steps if step.loss is not None]
     expect(
@@ -178,10 +160,8 @@ def test_watched_compiled(watch: Watch, expect: Expect) -> None:
 
 
 def test_watched_spread(watch: Watch, expect: Expect) -> None:
-    """Two ranks on cuda:0 without set_device, with 4 loader workers each, and reentrant checkpoints.
-
-    Expected: a context on the GPU for each rank and for no other process; a message for each step.
-    """
+    """Two ranks on cuda:0 without set_device, with 4 loader workers each, and reentrant checkpoints. Expected: a
+    context on the GPU for each rank and for no other process; a message for each step."""
     watched = watch("spread", "group=gloo", "unset=1", ranks=2)
     ranks = {found["pid"] for found in watched.found.values()}
     seen = {pid for found in watched.found.values() for pid in found["on_the_gpu"]}
@@ -194,19 +174,15 @@ def test_watched_spread(watch: Watch, expect: Expect) -> None:
 
 def test_watched_overwritten(watch: Watch, expect: Expect) -> None:
     """256 MB gathered in the background by NCCL, the input being given back at once, and its memory overwritten.
-
-    Expected: right each time.
-    """
+    Expected: right each time."""
     watched = watch("overwritten")
     found = watched.found[0]
     expect(on_gpus(watched), Observed(not found["wrong"], f"{found['wrong']} of {found['tries']} wrong"))
 
 
 def test_watched_sharded(watch: Watch, expect: Expect) -> None:
-    """FSDP2 in a group of one over NCCL.
-
-    Expected: a message for each step; the tensors take as much memory after half of the steps as at the end.
-    """
+    """FSDP2 in a group of one over NCCL. Expected: a message for each step; the tensors take as much memory after half
+    of the steps as at the end."""
     watched = watch("sharded")
     found = watched.found[0]
     half, end = found["bytes"]

@@ -59,24 +59,19 @@ def examined(monkeypatch: pytest.MonkeyPatch, *checks: doctor.Look) -> int:
     return doctor.examine()
 
 
-def test_only_what_stands_in_the_way_of_a_run_fails(
+def test_findings_are_printed_as_they_come_and_only_what_stands_in_the_way_of_a_run_fails(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    warned, fatal = Finding("b", "2", "mend"), Finding("c", "3", "mend", fatal=True)
-    assert examined(monkeypatch, lambda: [Finding("a", "1")], lambda: [warned]) == 0
-    assert examined(monkeypatch, lambda: [fatal], lambda: [warned]) == 1
-    assert capsys.readouterr().out.splitlines()[0] == "Group"
-
-
-def test_findings_are_printed_as_they_come(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     seen: list[str] = []
 
     def second() -> Iterator[Finding]:
         seen.append(capsys.readouterr().out)
-        yield Finding("b", "2")
+        yield Finding("b", "2", "mend")
 
-    examined(monkeypatch, lambda: [Finding("a", "1")], second)
+    assert examined(monkeypatch, lambda: [Finding("a", "1")], second) == 0
+    assert seen[0].splitlines()[0] == "Group"
     assert "✓ a" in seen[0]
+    assert examined(monkeypatch, lambda: [Finding("c", "3", "mend", fatal=True)], second) == 1
 
 
 @pytest.mark.parametrize(

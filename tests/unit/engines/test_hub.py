@@ -1,10 +1,14 @@
-"""The console's end of the wire, with real sockets: whom it lets in, what it counts as refused, whom it tells what."""
+"""The console's end of the wire, with real sockets: whom it lets in, what it refuses, whom it tells what."""
 
+import errno
+import os
+import socket
 import stat
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import msgspec
@@ -12,21 +16,18 @@ import pytest
 import zmq
 from msgspec.structs import replace
 
-from ddptui import __version__
 from ddptui.config.trial import Bottleneck
+from ddptui.engines import gate
+from ddptui.engines.gate import LAST_PORT, TRIES, bind_near
 from ddptui.engines.hub import MOST_BYTES_OF_A_STRANGER, Hub
 from ddptui.host.folders import LOCK, TemporaryFolder
-from ddptui.wire.limits import MOST_BYTES_A_FRAME
+from ddptui.wire.connection import KEYS, Keys, use_keys
 from ddptui.wire.messages import Failed, Heartbeat, Position, RankMessage, Step
-from ddptui.wire.records import ConsoleMessage, Look, SetBottleneck, Stop
+from ddptui.wire.records import Alive, ConsoleMessage, Look, SetBottleneck, Stop
 from tests.support.builders import done, heartbeat, hello, ready, step
 
 SOON_MS = 5_000  # for what must come
 NEVER_MS = 100  # for what must not
-OTHER_VERSION = (
-    "rank 0 speaks version 2 of ddptui's protocol, this console version 1: "
-    f"install ddptui {__version__} where the ranks run, too"
-)
 
 
 @pytest.fixture
@@ -75,25 +76,14 @@ def peer(hub: Hub) -> Iterator[Callable[[], Peer]]:
 MakePeer = Callable[[], Peer]
 
 
-def test_a_rank_with_the_token_is_let_in(hub: Hub, peer: MakePeer) -> None:
-    words = hello(1, token=hub.token)
-    assert peer().say(words) == [words]
-    assert (hub.hellos, hub.refused) == ({1: words}, 0)
-
-
-def test_the_hello_may_bring_more_along(hub: Hub, peer: MakePeer) -> None:
-    said = [hello(0, token=hub.token), ready(0), step(0)]
-    assert peer().say(*said) == said
-
-
-def test_what_a_known_rank_says_comes_through_in_order(hub: Hub, peer: MakePeer) -> None:
-    rank = peer()
-    rank.say(hello(0, token=hub.token))
-    said = [step(0, number) for number in range(5)]
+def test_what_a_rank_with_the_token_says_comes_through_in_order(hub: Hub, peer: MakePeer) -> None:
+    rank, words = peer(), hello(1, token=hub.token)
+    assert rank.say(words, ready(1), step(1)) == [words, ready(1), step(1)]
+    said = [step(1, number) for number in range(5)]
     assert rank.say(*said) == said
-    assert rank.say(done(0)) == [done(0)]
-    assert rank.say() == []
-    assert hub.refused == 0
+    assert rank.say(done(1)) == [done(1)]
+    assert rank.say() == hub.receive(0) == []
+    assert (hub.hellos, hub.refused) == ({1: words}, 0)
 
 
 def test_a_wrong_token_is_refused_and_not_answered(hub: Hub, peer: MakePeer) -> None:
@@ -108,13 +98,14 @@ def test_nobody_speaks_before_the_hello(hub: Hub, peer: MakePeer) -> None:
     assert peer().say(step(0)) == []
     assert peer().say(step(0), hello(0, token=hub.token)) == []
     assert peer().say() == []
-    assert (hub.refused, hub.hellos) == (3, {})
+    frame = msgspec.msgpack.encode([hello(0, token=hub.token)])
+    assert peer().send(frame, frame) == []  # a message of many frames
+    assert (hub.refused, hub.hellos) == (4, {})
 
 
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"version": 2}, OTHER_VERSION),
         ({"rank": 2}, "rank 2 of 2 connected to a launch of 2 ranks"),
         ({"rank": -1}, "rank -1 of 2 connected to a launch of 2 ranks"),
         ({"world_size": 3}, "rank 0 of 3 connected to a launch of 2 ranks"),
@@ -135,14 +126,6 @@ def test_a_rank_that_is_here_already_is_not_replaced(hub: Hub, peer: MakePeer) -
     assert hub.refused == 1
     assert hub.hellos[0].pid == 1
     assert first.say(step(0)) == [step(0)]
-
-
-def test_a_rank_that_comes_later_is_told_what_stands(hub: Hub, peer: MakePeer) -> None:
-    first, second = peer(), peer()
-    first.say(hello(0, token=hub.token))
-    hub.send(Look(per_s=25))
-    second.say(hello(1, token=hub.token))
-    assert [rank.heard() for rank in (first, second)] == [Look(per_s=25)] * 2
 
 
 @pytest.mark.parametrize("hub", [0], indirect=True)
@@ -217,19 +200,6 @@ def test_garbage_is_refused_from_strangers_and_from_ranks(hub: Hub, peer: MakePe
     assert rank.say(step(0)) == [step(0)]
 
 
-def test_a_message_of_many_frames_is_refused(hub: Hub, peer: MakePeer) -> None:
-    frame = msgspec.msgpack.encode([hello(0, token=hub.token)])
-    assert peer().send(frame, frame) == []
-    assert (hub.refused, hub.hellos) == (1, {})
-
-
-def test_a_frame_that_is_too_long_never_arrives(hub: Hub, peer: MakePeer) -> None:
-    rank = peer()
-    rank.socket.send(bytes(MOST_BYTES_A_FRAME + 1))
-    assert hub.receive(NEVER_MS) == []
-    assert peer().say(hello(0, token=hub.token)) == [hello(0, token=hub.token)]
-
-
 def test_of_a_stranger_no_long_frame_is_read(hub: Hub, peer: MakePeer) -> None:
     stranger, words = peer(), hello(0, token=hub.token)
     assert stranger.say(words, *[step(0)] * (MOST_BYTES_OF_A_STRANGER // 100)) == []
@@ -239,15 +209,14 @@ def test_of_a_stranger_no_long_frame_is_read(hub: Hub, peer: MakePeer) -> None:
     assert stranger.say(*long) == long
 
 
-def test_receiving_ends_when_nothing_comes(hub: Hub) -> None:
-    assert hub.receive(0) == []
-    assert hub.receive(10) == []
-
-
-def test_the_console_can_tell_all_ranks_or_some(hub: Hub, peer: MakePeer) -> None:
+def test_the_console_can_tell_all_ranks_or_some_or_nobody(hub: Hub, peer: MakePeer) -> None:
+    hub.send(Stop(why="nobody is here"))
+    hub.send(Stop(why="enough"), ranks=[0, 1, 7])
     ranks = [peer(), peer()]
-    for number, rank in enumerate(ranks):
-        rank.say(hello(number, token=hub.token))
+    ranks[0].say(hello(0, token=hub.token))
+    hub.send(Look(per_s=25))
+    ranks[1].say(hello(1, token=hub.token))
+    assert [rank.heard() for rank in ranks] == [Look(per_s=25)] * 2  # who comes later is told what stands
     stranger = peer()
     stranger.say(hello(0, token="guessed"))
 
@@ -261,30 +230,22 @@ def test_the_console_can_tell_all_ranks_or_some(hub: Hub, peer: MakePeer) -> Non
     assert stranger.heard(NEVER_MS) is None
 
 
-def test_telling_nobody_is_no_mistake(hub: Hub) -> None:
-    hub.send(Stop(why="enough"))
-    hub.send(Stop(why="enough"), ranks=[0, 1, 7])
-
-
 def folder_of(hub: Hub) -> Path:
     return Path(hub.endpoint.removeprefix("ipc://")).parent
 
 
-def test_only_this_user_can_enter_the_folder_of_thesocket_and_it_goes_with_the_hub() -> None:
+@pytest.mark.parametrize("name", ["short", "long" * 25])  # the latter no obstacle
+def test_only_this_user_can_enter_the_folder_of_the_socket_and_it_goes_with_the_hub(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / name).mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / name))
     with Hub(world_size=1) as hub:
+        assert len(hub.endpoint) < 107
         assert stat.S_IMODE(folder_of(hub).stat().st_mode) == 0o700
         assert {path.name for path in folder_of(hub).iterdir()} == {"hub", LOCK}
     assert not folder_of(hub).exists()
-
-
-def test_a_temporary_folder_with_a_long_name_is_no_obstacle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    long = tmp_path / ("long" * 25)
-    long.mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(long))
-    with Hub(world_size=1) as hub:
-        assert len(hub.endpoint) < 107
-    assert list(long.iterdir()) == []
-    assert not folder_of(hub).exists()
+    assert list((tmp_path / name).iterdir()) == []
 
 
 @pytest.mark.parametrize("at", [None, ("203.0.113.9", 21_000)], ids=["a path that is too long", "no address of ours"])
@@ -300,7 +261,159 @@ def test_a_hub_that_cannot_be_opened_leaves_nothing_behind(
     assert threading.enumerate() == threads
 
 
-def test_each_launch_has_a_token_of_its_own() -> None:
-    with Hub(world_size=1) as one, Hub(world_size=1) as other:
-        assert one.token != other.token
+# On the network: a stranger gets nothing in, and nothing out
+
+
+HANDSHAKES_MS = 400  # several handshakes' time
+FIRST_PORT = 21_000
+ALL_TAKEN = 22_000 + os.getpid() % 40 * TRIES  # of these nobody else may have one
+GREETING = 64  # bytes: what ZeroMQ says to whoever connects, the same to all
+
+
+@pytest.fixture
+def tcp_hub() -> Iterator[Hub]:
+    with Hub(1, at=("127.0.0.1", FIRST_PORT)) as hub:
+        yield hub
+
+
+@pytest.fixture
+def context() -> Iterator["zmq.Context[zmq.Socket[bytes]]"]:
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    yield context
+    context.term()
+
+
+def connected(context: "zmq.Context[zmq.Socket[bytes]]", hub: Hub, keys: Keys | None) -> "zmq.Socket[bytes]":
+    peer = context.socket(zmq.DEALER)
+    peer.setsockopt(zmq.LINGER, 0)
+    if keys:
+        use_keys(peer, keys)
+    peer.connect(hub.endpoint)
+    return peer
+
+
+def keys_of(hub: Hub) -> Keys:
+    return Keys.read(hub.rank_environment[KEYS])
+
+
+def other_pair() -> tuple[str, str]:
+    public, secret = zmq.curve_keypair()
+    return public.decode(), secret.decode()
+
+
+def packed(message: RankMessage) -> bytes:
+    return msgspec.msgpack.encode([message])
+
+
+@pytest.mark.parametrize("stranger", ["no keys", "another server's key", "a pair of its own"])
+def test_who_has_not_the_keys_gets_nothing_in_and_nothing_out(
+    tcp_hub: Hub, context: "zmq.Context[zmq.Socket[bytes]]", stranger: str
+) -> None:
+    right = keys_of(tcp_hub)
+    keys = {
+        "no keys": None,
+        "another server's key": right._replace(server=other_pair()[0]),
+        "a pair of its own": Keys(right.server, *other_pair()),  # it knows where to go, and was not given a pair
+    }[stranger]
+    with closing(connected(context, tcp_hub, right)) as rank, closing(connected(context, tcp_hub, keys)) as spy:
+        words = hello(0, token=tcp_hub.token, world_size=1)
+        rank.send(packed(words))
+        assert tcp_hub.receive(SOON_MS) == [words]
+        with suppress(zmq.Again):  # it has been put out already
+            spy.send(packed(words), zmq.NOBLOCK)
+        assert tcp_hub.receive(HANDSHAKES_MS) == []
+        assert tcp_hub.refused == 0  # it has not come so far
+        tcp_hub.send(Alive())
+        assert not spy.poll(HANDSHAKES_MS)
+        assert rank.poll(SOON_MS)
+        assert msgspec.msgpack.decode(rank.recv(), type=Alive) == Alive()
+
+
+def test_bytes_that_are_no_zeromq_get_a_greeting_and_no_more(tcp_hub: Hub) -> None:
+    host, port = tcp_hub.endpoint.removeprefix("tcp://").split(":")
+    with socket.create_connection((host, int(port))) as raw:
+        raw.settimeout(HANDSHAKES_MS / 1000)
+        raw.sendall(b"GET / HTTP/1.1\r\n\r\n" * 10)
+        got = b""
+        try:
+            while chunk := raw.recv(4096):
+                got += chunk
+        except (TimeoutError, ConnectionResetError):
+            pass
+    assert tcp_hub.receive(0) == []
+    assert len(got) <= GREETING
+    assert tcp_hub.token.encode() not in got
+
+
+def knocked_at(hub: Hub, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the hub look at its door with this limit of open files."""
+    monkeypatch.setattr(hub.socket, "_most", most)
+    monkeypatch.setattr(hub.socket, "_has_new_connection", lambda: True)
+    hub.socket.update_gate()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux can shut the door and keep who is inside")
+def test_when_the_door_is_shut_who_is_inside_stays_and_nobody_comes_in(
+    context: "zmq.Context[zmq.Socket[bytes]]", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Hub(2, at=("127.0.0.1", FIRST_PORT)) as hub, closing(connected(context, hub, keys_of(hub))) as rank:
+        first, second = (hello(number, token=hub.token, world_size=2) for number in (0, 1))
+        rank.send(packed(first))
+        assert hub.receive(SOON_MS) == [first]
+        knocked_at(hub, 0, monkeypatch)
+        with closing(connected(context, hub, keys_of(hub))) as newcomer:
+            newcomer.send(packed(second))
+            assert hub.receive(HANDSHAKES_MS) == []
+            rank.send(packed(ready(0)))
+            assert hub.receive(SOON_MS) == [ready(0)]
+            hub.send(Alive())
+            assert rank.poll(SOON_MS)
+            knocked_at(hub, 100_000, monkeypatch)
+            assert hub.receive(SOON_MS) == [second]
+        rank.send(packed(ready(0)))
+        assert hub.receive(SOON_MS) == [ready(0)]
+        assert hub.refused == 0
+
+
+def test_a_hub_has_keys_and_a_port_of_its_own_and_once_closed_leaves_the_port_free_and_no_file_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def open_and_close(port: int) -> str:
+        with Hub(1, at=("127.0.0.1", port)) as hub:
+            knocked_at(hub, 0, monkeypatch)
+            knocked_at(hub, 100_000, monkeypatch)
+            with socket.create_connection(("127.0.0.1", int(hub.endpoint.rsplit(":", 1)[1]))) as raw:
+                assert raw.recv(1)
+            return hub.endpoint
+
+    with Hub(1, at=("127.0.0.1", FIRST_PORT)) as one, Hub(1, at=("127.0.0.1", FIRST_PORT)) as other:
+        assert one.endpoint != other.endpoint
+        assert not {*keys_of(one), one.token} & {*keys_of(other), other.token}
         assert len(one.token) >= 32
+    endpoint = open_and_close(FIRST_PORT)
+    before = len(os.listdir("/dev/fd"))
+    assert open_and_close(int(endpoint.rsplit(":", 1)[1])) == endpoint
+    assert len(os.listdir("/dev/fd")) == before
+
+
+def test_where_all_ports_are_taken_it_says_so_and_tries_none_beyond_the_last(
+    context: "zmq.Context[zmq.Socket[bytes]]", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = []
+
+    def is_taken(where: tuple[str, int], backlog: int) -> None:
+        tried.append(where[1])
+        raise OSError(errno.EADDRINUSE, "taken")
+
+    with ExitStack() as taken:
+        for _ in range(TRIES):
+            bind_near(taken.enter_context(closing(context.socket(zmq.ROUTER))), "127.0.0.1", ALL_TAKEN)
+        last = taken.enter_context(closing(context.socket(zmq.ROUTER)))
+        with pytest.raises(OSError, match=f"the ports from {ALL_TAKEN} to {ALL_TAKEN + TRIES - 1} are taken"):
+            bind_near(last, "127.0.0.1", ALL_TAKEN)
+        with pytest.raises(OSError, match="address"):
+            bind_near(last, "203.0.113.9", ALL_TAKEN)
+        monkeypatch.setattr(gate, "create_server", is_taken)
+        with pytest.raises(OSError, match="from 65530 to 65535 are taken"):
+            bind_near(last, "127.0.0.1", 65_530)
+    assert tried == list(range(65_530, LAST_PORT + 1))

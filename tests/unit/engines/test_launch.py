@@ -1,10 +1,11 @@
-"""The exact command and environment of each launch mode."""
+"""The exact command and environment of each launch mode; and what torch.compile makes, kept for a run's launches."""
 
-import importlib.util
+import io
 import os
 import platform
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,16 @@ from typing import Any
 import pytest
 
 from ddptui.config.fields import choices
-from ddptui.config.launch_modes import LAUNCH_MODES
-from ddptui.config.trial import LaunchMode
+from ddptui.config.trial import LaunchMode, Trial
 from ddptui.config.trial_text import from_arguments
 from ddptui.config.values import make_trial
 from ddptui.engines import command as launch
+from ddptui.engines.hub import Hub
+from ddptui.engines.local import engine
+from ddptui.engines.local.warm import WarmParent
 from ddptui.host.folders import lab_root
 from ddptui.host.machine import HEAP, SPINS, TUNABLES, WAITING, describe, heap_limits, openmp_waits
+from ddptui.store.journal import RepeatJournal
 
 TORCH_MODULE = "torch.distributed.launch"
 
@@ -42,11 +46,7 @@ COMMANDS: dict[str, tuple[dict[str, Any], list[str]]] = {
         {"launch": "launch", "world_size": 3, "lr": 0.5},
         ["py", "-m", TORCH_MODULE, "--standalone", "--nproc_per_node=3", "-m", "workers.launch", "lr=0.5"],
     ),
-    "spawn, all defaults": ({}, ["py", "-m", "workers.spawn"]),
-    "launch, all defaults": (
-        {"launch": "launch"},
-        ["py", "-m", TORCH_MODULE, "--standalone", "--nproc_per_node=2", "-m", "workers.launch"],
-    ),
+    "spawn, all defaults, its name is the console's own affair": ({"name": "mine"}, ["py", "-m", "workers.spawn"]),
     "spawn, late": (
         {"bottleneck": [{"at": "backward", "ranks": [0, 1], "sleep_ms": 20, "jitter": "uniform"}], "save": True},
         [
@@ -66,10 +66,6 @@ def test_the_command_of_each_launch_mode(values: dict[str, Any], command: list[s
 LAB_MODES = [mode for mode in choices("launch") if mode != "command"]
 
 
-def test_the_name_of_a_trial_is_the_consoles_own_affair() -> None:
-    assert launch.command(make_trial({"name": "mine"}), "py") == ["py", "-m", "workers.spawn"]
-
-
 def test_a_torch_without_its_launch_module_is_asked_for_run(torch_with_launch: Path) -> None:
     assert launch.torch_launcher() == TORCH_MODULE
     (torch_with_launch / "distributed" / "launch.py").unlink()
@@ -85,24 +81,16 @@ def test_what_a_command_says_makes_the_trial_again(mode: LaunchMode) -> None:
     assert from_arguments([*said, f"launch={mode}"]) == trial
 
 
-@pytest.mark.parametrize("mode", LAB_MODES)
-def test_each_launch_mode_has_a_command_a_label_and_an_entry_point(mode: str) -> None:
-    assert LAUNCH_MODES[mode].label
-    assert (lab_root() / "workers" / f"{mode}.py").is_file()
-
-
 @pytest.mark.parametrize(
     ("values", "cores", "threads"),
     [
-        ({"world_size": 2}, 8, "4"),
-        ({"world_size": 3}, 8, "2"),
         ({"world_size": 8}, 2, "1"),
         ({"world_size": 2, "threads": 5}, 8, "5"),
         ({"launch": "single"}, 8, "8"),
         ({"launch": "dp", "world_size": 2}, 8, "4"),
     ],
 )
-def test_the_cores_are_shared_out_among_the_ranks(
+def test_ranks_share_the_cores(
     values: dict[str, Any], cores: int, threads: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in (*WAITING, *HEAP, TUNABLES):
@@ -113,16 +101,6 @@ def test_the_cores_are_shared_out_among_the_ranks(
         "GOMP_SPINCOUNT": SPINS,
         **HEAP,
     }
-
-
-@pytest.mark.parametrize(("name", "value"), [("OMP_WAIT_POLICY", "passive"), ("GOMP_SPINCOUNT", "7")])
-def test_how_threads_wait_is_the_users_choice(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for other in WAITING:
-        monkeypatch.delenv(other, raising=False)
-    monkeypatch.setenv(name, value)
-    variables = launch.environment(make_trial({}), 2)
-    assert {other: variables[other] for other in WAITING if other in variables} == {name: value}
-    assert describe()["openmp"] == f"{name}={value}"
 
 
 def test_openmp_in_a_rank_waits_as_it_is_told() -> None:
@@ -137,24 +115,26 @@ def test_openmp_in_a_rank_waits_as_it_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "is_ours"),
+    ("kind", "variables", "name", "value", "is_ours"),
     [
-        ("MALLOC_TRIM_THRESHOLD_", "131072", False),
-        ("MALLOC_MMAP_THRESHOLD_", "7", False),
-        ("GLIBC_TUNABLES", "glibc.malloc.arena_max=1", False),
-        ("GLIBC_TUNABLES", "glibc.pthread.rseq=0", True),
+        ("openmp", WAITING, "OMP_WAIT_POLICY", "passive", False),
+        ("openmp", WAITING, "GOMP_SPINCOUNT", "7", False),
+        ("malloc", (*HEAP, TUNABLES), "MALLOC_TRIM_THRESHOLD_", "131072", False),
+        ("malloc", (*HEAP, TUNABLES), "MALLOC_MMAP_THRESHOLD_", "7", False),
+        ("malloc", (*HEAP, TUNABLES), "GLIBC_TUNABLES", "glibc.malloc.arena_max=1", False),
+        ("malloc", (*HEAP, TUNABLES), "GLIBC_TUNABLES", "glibc.pthread.rseq=0", True),
     ],
 )
-def test_what_memory_is_kept_is_the_users_choice(
-    name: str, value: str, is_ours: bool, monkeypatch: pytest.MonkeyPatch
+def test_how_threads_wait_and_what_memory_is_kept_is_the_users_choice(
+    kind: str, variables: tuple[str, ...], name: str, value: str, is_ours: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for other in (*HEAP, TUNABLES):
+    for other in variables:
         monkeypatch.delenv(other, raising=False)
     monkeypatch.setenv(name, value)
     expected = HEAP if is_ours else {name: value}
-    variables = launch.environment(make_trial({}), 2)
-    assert {other: variables[other] for other in (*HEAP, TUNABLES) if other in variables} == expected
-    assert describe()["malloc"] == " ".join(f"{name}={value}" for name, value in expected.items())
+    given = launch.environment(make_trial({}), 2)
+    assert {other: given[other] for other in variables if other in given} == expected
+    assert describe()[kind] == " ".join(f"{name}={value}" for name, value in expected.items())
 
 
 FREES = """
@@ -179,7 +159,42 @@ def test_a_rank_keeps_what_a_step_frees() -> None:
     assert keeps < 1.2 * 7_680
 
 
-def test_the_modules_of_the_rank_side_are_found_where_the_environment_points() -> None:
-    root = Path(launch.environment(make_trial({}), 1)["PYTHONPATH"])
-    assert (root / "workers" / "__init__.py").is_file()
-    assert importlib.util.find_spec("ddptui") is not None
+# What torch.compile has made
+
+
+Told = Callable[[Trial, Path], Mapping[str, str]]
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Told:
+    """What ranks would have in their environment besides, in a run that is kept in a folder."""
+    started: list[Mapping[str, str]] = []
+    monkeypatch.setattr(engine, "start_local", lambda trial, command, environment, *rest: started.append(environment))
+    monkeypatch.delenv(engine.COMPILED, raising=False)
+
+    def tell(trial: Trial, run: Path) -> Mapping[str, str]:
+        with Hub(1) as hub:
+            local = engine.LocalEngine(run, WarmParent())
+            local.start(trial, [], RepeatJournal(run / "trial-a" / "repeat-1", 1, io.BytesIO()), hub)
+        return started[-1]
+
+    return tell
+
+
+def test_all_launches_of_a_run_share_what_is_compiled_in_a_folder_that_is_one_and_nobodys_own(
+    told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = (told(Trial(compile=True), tmp_path) for _ in range(2))
+    assert first["TORCHINDUCTOR_CACHE_DIR"] == second["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "compiled")
+    assert first["TMPDIR"] != second["TMPDIR"]
+    assert engine.COMPILED not in told(Trial(), tmp_path)  # who compiles nothing hears nothing of it
+    assert engine.COMPILED not in told(Trial(compile=True), tmp_path / "my runs")  # a compiler would take it for two
+    monkeypatch.setenv(engine.COMPILED, "/mine")
+    assert engine.COMPILED not in told(Trial(compile=True), tmp_path)
+
+
+def test_when_the_run_is_over_nothing_of_it_is_left(tmp_path: Path) -> None:
+    (tmp_path / "compiled" / "ab").mkdir(parents=True)
+    (tmp_path / "preset.toml").touch()
+    engine.LocalEngine(tmp_path, WarmParent()).close()
+    assert [path.name for path in tmp_path.iterdir()] == ["preset.toml"]

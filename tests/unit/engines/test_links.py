@@ -48,19 +48,14 @@ def test_a_link_has_a_rate_and_comes_back_from_its_spelling() -> None:
     ("bottlenecks", "fields", "key", "why"),
     [
         ([{"at": "link", "ranks": [1]}], {}, "[0].mbit", "at = 'link' needs its rate"),
-        ([SLOW | {"mbit": 0}], {}, "[0].mbit", "expected a number above 0"),
         ([SLOW | {"mbit": float("nan")}], {}, "[0].mbit", "expected a number above 0"),
         ([SLOW | {"sleep_ms": 1}], {}, "[0].sleep_ms", "has no effect with at = 'link'"),
-        ([SLOW | {"per": "call"}], {}, "[0].per", "has no effect with at = 'link'"),
-        ([SLOW | {"every": 2}], {}, "[0].every", "has no effect with at = 'link'"),
-        ([SLOW | {"from_step": 2}], {}, "[0].from_step", "has no effect with at = 'link'"),
         ([SLOW | {"to_step": 2}], {}, "[0].to_step", "has no effect with at = 'link'"),
         ([SLOW | {"jitter": "uniform"}], {}, "[0].jitter", "has no effect with at = 'link'"),
         ([SLOW | {"ranks": []}], {}, "[0].ranks", "lists no rank"),
         ([SLOW | {"ranks": [2]}], {}, "[0].ranks", "no rank 2"),
         ([SLOW, SLOW | {"ranks": [0, 1]}], {}, "[0].ranks", "limits the link of a rank twice"),
         ([SLOW | {"ranks": [0]}], {"launch": "single"}, "[0].at", "one process, which has no links"),
-        ([SLOW], {"launch": "dp"}, "[0].at", "one process, which has no links"),
         ([SLOW], {"download": True, "dataset": "mnist"}, "[0].at", "cannot reach the internet"),
         ([SLOW], {"world_size": 251, "batch_size": 251}, "[0].at", "at most 250"),
         ([{"at": "data", "ranks": [1], "sleep_ms": 1, "mbit": 1}], {}, "[0].mbit", "is only for at = 'link'"),
@@ -77,17 +72,13 @@ def test_what_cannot_be_is_refused(bottlenecks: list[Any], fields: dict[str, Any
 # What is typed
 
 
-def test_without_slow_links_nothing_changes() -> None:
-    late = trial({"at": "data", "ranks": [1], "sleep_ms": 2})
-    assert links_of(late) is None
-    assert links.part(late) is None
-    assert links.wrapped(["python", "-m", "workers.spawn"], links_of(late)) == ["python", "-m", "workers.spawn"]
-
-
 def test_the_command_goes_on_behind_what_makes_the_links() -> None:
     command = links.wrapped(["python", "-m", "workers.spawn"], links_of(trial(SLOW)))
     assert command == ["python", "-P", links.__file__, '{"world_size":2,"mbit":{"1":100.0}}', "python", "-m",
                        "workers.spawn"]  # fmt: skip
+    late = trial({"at": "data", "ranks": [1], "sleep_ms": 2})
+    assert (links_of(late), links.part(late)) == (None, None)
+    assert links.wrapped(["python", "-m", "workers.spawn"], None) == ["python", "-m", "workers.spawn"]
 
 
 def test_ranks_meet_where_the_launcher_is() -> None:
@@ -97,16 +88,12 @@ def test_ranks_meet_where_the_launcher_is() -> None:
     told = links.environment(7, [4, 5, 6])
     assert told[links.LINKS] == "7 4 5 6"
     assert part.environment().items() <= told.items()
-    assert (told["MASTER_ADDR"], told["GLOO_SOCKET_IFNAME"]) == ("10.77.0.254", "eth0")
+    assert (told["MASTER_ADDR"], told["GLOO_SOCKET_IFNAME"], told["NCCL_SOCKET_IFNAME"]) == (
+        "10.77.0.254", "eth0", "=eth0",
+    )  # fmt: skip
+    assert {told[f"NCCL_{way}_DISABLE"] for way in ("P2P", "SHM", "IB")} == {"1"}  # all ranks are on one host
     command = launch.command(trial(SLOW, launch="launch"), "python", part)
     assert {"--nnodes=1", "--node_rank=0", "--master_addr=10.77.0.254", "--master_port=29500"} <= set(command)
-
-
-def test_nccl_is_left_no_way_but_the_links() -> None:
-    """All ranks are on one host, where it would go from GPU to GPU, or through shared memory."""
-    told = links.environment(7, [4, 5, 6])
-    assert {told[f"NCCL_{way}_DISABLE"] for way in ("P2P", "SHM", "IB")} == {"1"}
-    assert told["NCCL_SOCKET_IFNAME"] == "=eth0"
 
 
 def test_the_preset_that_shows_them_is_of_the_cpu() -> None:
@@ -114,7 +101,16 @@ def test_the_preset_that_shows_them_is_of_the_cpu() -> None:
     assert {each.device for each in load("slow-link").trials} == {"cpu"}
 
 
-def test_the_switch_has_a_port_a_rank() -> None:
+def test_the_switch_has_a_port_a_rank_and_a_rank_an_address_a_window_and_knows_the_others() -> None:
+    assert links.rank_commands(1, 3) == [
+        "link set lo up",
+        "link set eth0 addrgenmode none up",
+        "addr add 10.77.0.2/24 dev eth0 noprefixroute",
+        "route add 10.77.0.0/24 dev eth0 window 65536",
+        "neigh add 10.77.0.1 lladdr 02:00:00:00:00:01 dev eth0 nud permanent",
+        "neigh add 10.77.0.3 lladdr 02:00:00:00:00:03 dev eth0 nud permanent",
+    ]
+    assert "addr add 10.77.0.250/24 dev eth0 noprefixroute" in links.rank_commands(249, 250)
     assert links.switch_commands(["/proc/7/fd/4", "/proc/7/fd/5"]) == [
         "link set lo up",
         "link add switch type bridge",
@@ -127,18 +123,6 @@ def test_the_switch_has_a_port_a_rank() -> None:
     ]
 
 
-def test_a_rank_has_an_address_a_window_and_knows_the_others() -> None:
-    assert links.rank_commands(1, 3) == [
-        "link set lo up",
-        "link set eth0 addrgenmode none up",
-        "addr add 10.77.0.2/24 dev eth0 noprefixroute",
-        "route add 10.77.0.0/24 dev eth0 window 65536",
-        "neigh add 10.77.0.1 lladdr 02:00:00:00:00:01 dev eth0 nud permanent",
-        "neigh add 10.77.0.3 lladdr 02:00:00:00:00:03 dev eth0 nud permanent",
-    ]
-    assert "addr add 10.77.0.250/24 dev eth0 noprefixroute" in links.rank_commands(249, 250)
-
-
 @pytest.mark.parametrize(
     ("mbit", "rate", "burst"),
     [(100, 100_000_000, 32_768), (0.5, 500_000, 32_768), (1000, 1_000_000_000, 125_000), (1e-9, 8, 32_768)],
@@ -149,16 +133,10 @@ def test_the_limit_is_the_rate_and_what_may_go_at_once_grows_with_it(mbit: float
     assert links.limit_command("eth0", mbit) == wanted
 
 
-def test_both_sides_call_it_by_the_same_name() -> None:
-    assert CLONE_NEWNET == links.CLONE_NEWNET
-
-
-def test_a_rank_without_links_stays_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(links.LINKS, raising=False)
-    enter_network(0)
-
-
 def test_a_rank_whose_network_is_no_network_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert CLONE_NEWNET == links.CLONE_NEWNET
+    monkeypatch.delenv(links.LINKS, raising=False)
+    enter_network(0)  # without links it stays where it is
     with (tmp_path / "file").open("w") as file:
         monkeypatch.setenv(links.LINKS, f"self {file.fileno()}")
         with pytest.raises(OSError, match="rank 0 cannot enter its network"):
@@ -174,11 +152,6 @@ def refusal() -> str:
     return str(refused.value)
 
 
-def test_only_linux_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "platform", "darwin")
-    assert links.problem() == f"a slow link needs {links.RIGHTS}"
-
-
 def test_without_iproute2_it_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(links, "TOOL_FOLDERS", ())
@@ -186,6 +159,8 @@ def test_without_iproute2_it_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert refusal().endswith("trial a: bottleneck: a slow link needs `ip` and `tc`: `apt install iproute2`")
     (tmp_path / "ip").touch(mode=0o755)
     assert links.problem() == "a slow link needs `tc`: `apt install iproute2`"
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert links.problem() == f"a slow link needs {links.RIGHTS}"
 
 
 def test_what_the_attempt_says_is_the_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, untried: None) -> None:
@@ -198,9 +173,7 @@ def test_what_the_attempt_says_is_the_reason(monkeypatch: pytest.MonkeyPatch, tm
     assert refusal().endswith(f"trial a: bottleneck: a slow link needs {links.RIGHTS}")
 
 
-def test_a_kernel_without_what_it_takes_is_told_by_what_the_tool_said(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_of_a_kernel_without_what_it_takes_the_tool_tells(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "tc").write_text(
         "#!/bin/sh\ncat > /dev/null\necho 'Error: Specified qdisc kind is unknown.' >&2\nexit 1\n"
     )

@@ -1,6 +1,5 @@
 """What `ddptui manifest` renders is what the platforms publish that they take."""
 
-import copy
 import json
 import re
 from collections.abc import Callable
@@ -37,75 +36,22 @@ def job(options: Options, preset: str = "scaling") -> dict[str, Any]:
     return documents(options, preset)[-1]
 
 
-@pytest.mark.parametrize("kind", SCHEMAS)
-@pytest.mark.parametrize("nodes", [1, 2, 1024])
-def test_the_platform_takes_it(kind: KindName, nodes: int) -> None:
-    assert complaints(SCHEMAS[kind](), job(msgspec.structs.replace(WHOLE[kind], nodes=nodes))) == []
-
-
-@pytest.mark.parametrize("kind", ["trainjob", "pytorchjob"])
-def test_the_platform_takes_it_with_no_more_than_is_needed(kind: KindName) -> None:
-    least = job(Options(kind=kind, nodes=2, image="ddptui"))
-    assert complaints(SCHEMAS[kind](), least) == []
-    assert "resources" not in json.dumps(least)
-
-
-def test_dlc_takes_it_from_a_quota_too() -> None:
-    options = Options(kind="dlc", nodes=2, image="x", ticket=TICKET, quota="quota1", cpus=4, memory="8Gi", gpus=1)
-    rendered = job(options)
-    assert complaints(pai_dlc.create_job(), rendered) == []
-    assert rendered["JobSpecs"][0]["ResourceConfig"] == {"CPU": "4", "Memory": "8Gi", "GPU": "1"}
-
-
-def changed(value: dict[str, Any], path: str, to: Any) -> dict[str, Any]:
-    """A copy; the last of the path is set, or taken away where it is to be None."""
-    whole = inner = copy.deepcopy(value)
-    *above, last = [int(key) if key.isdigit() else key for key in path.split(".")]
-    for key in above:
-        inner = inner[key]  # type: ignore[index]
-    if to is None:
-        del inner[last]  # type: ignore[arg-type]
-    else:
-        inner[last] = to  # type: ignore[index]
-    return whole
+QUOTA = Options(kind="dlc", nodes=2, image="x", ticket=TICKET, quota="quota1", cpus=4, memory="8Gi", gpus=1)
 
 
 @pytest.mark.parametrize(
-    ("kind", "path", "to"),
+    "options",
     [
-        ("trainjob", "spec.trainer.numNode", 3),
-        ("trainjob", "spec.trainer.numNodes", "3"),
-        ("trainjob", "spec.trainer.numProcPerNode", "auto"),
-        ("trainjob", "spec.trainer.command", "ddptui join"),
-        ("trainjob", "spec.trainer.restartPolicy", "Never"),
-        ("trainjob", "spec.trainer.env.0.valueFrom.secretKeyRef.key", None),
-        ("trainjob", "spec.trainer.env.0.valueFrom.secretRef", {}),
-        ("trainjob", "spec.trainer.resourcesPerNode.limits.memory", "lots"),
-        ("trainjob", "spec.runtimeRef", None),
-        ("trainjob", "spec.runtimeRef.name", None),
-        ("trainjob", "specs", {}),
-        ("pytorchjob", "spec.pytorchReplicaSpecs", None),
-        ("pytorchjob", "spec.runPolicy", None),
-        ("pytorchjob", "spec.runPolicy.cleanPods", "All"),
-        ("pytorchjob", "spec.nprocPerNode", 1),
-        ("pytorchjob", "spec.pytorchReplicaSpecs.Worker.replicas", "2"),
-        ("pytorchjob", "spec.pytorchReplicaSpecs.Worker.count", 2),
-        ("pytorchjob", "spec.pytorchReplicaSpecs.Worker.template.spec.containers", None),
-        ("pytorchjob", "spec.pytorchReplicaSpecs.Worker.template.spec.containers.0.name", None),
-        ("pytorchjob", "spec.pytorchReplicaSpecs.Worker.template.spec.containers.0.resources.limits.cpu", "lots"),
-        ("pytorchjob", "spec.pytorchReplicaSpecs.Worker.template.spec.containers.0.cmd", ["x"]),
-        ("dlc", "UserCommand", None),
-        ("dlc", "JobSpecs", None),
-        ("dlc", "JobType", None),
-        ("dlc", "DisplayName", None),
-        ("dlc", "JobSpecs.0.PodCount", "3"),
-        ("dlc", "JobSpecs.0.Podcount", 3),
-        ("dlc", "Envs.DDPTUI_TICKET", 5),
-        ("dlc", "Envs", [{"Name": "a", "Value": "b"}]),
+        *(msgspec.structs.replace(whole, nodes=nodes) for whole in WHOLE.values() for nodes in (1, 2, 1024)),
+        *(Options(kind=kind, nodes=2, image="ddptui") for kind in ("trainjob", "pytorchjob")),  # no more than is needed
+        QUOTA,
     ],
 )
-def test_the_platform_would_not_take_that(kind: KindName, path: str, to: Any) -> None:
-    assert complaints(SCHEMAS[kind](), changed(job(WHOLE[kind]), path, to)) != []
+def test_the_platform_takes_it(options: Options) -> None:
+    rendered = job(options)
+    assert complaints(SCHEMAS[options.kind](), rendered) == []
+    assert complaints(SCHEMAS[options.kind](), rendered | {"specs": {}}) != []
+    assert ("resources" in json.dumps(rendered)) == (options.cpus is not None and options.kind != "dlc")
 
 
 def test_a_pod_is_a_node_that_joins() -> None:
@@ -137,18 +83,15 @@ def test_dlc_has_as_many_workers_as_nodes_and_the_ticket_itself() -> None:
     assert rendered["UserCommand"] == "exec ddptui join"
     assert rendered["Envs"] == {"DDPTUI_TICKET": TICKET}
     assert rendered["WorkspaceId"] == "268"
+    assert job(QUOTA)["JobSpecs"][0]["ResourceConfig"] == {"CPU": "4", "Memory": "8Gi", "GPU": "1"}
 
 
 @pytest.mark.parametrize("kind", ["trainjob", "pytorchjob"])
 def test_a_ticket_comes_in_a_secret_before_the_job(kind: KindName) -> None:
     first, second = documents(msgspec.structs.replace(WHOLE[kind], ticket=TICKET))
     assert complaints(kubeflow.secret(), first) == []
-    assert complaints(kubeflow.secret(), changed(first, "stringData.ticket", 1)) != []
-    assert (first["kind"], first["metadata"]["name"], first["stringData"]) == (
-        "Secret",
-        "ddptui-ticket",
-        {"ticket": TICKET},
-    )
+    named = first["kind"], first["metadata"]["name"], first["stringData"]
+    assert named == ("Secret", "ddptui-ticket", {"ticket": TICKET})
     assert second == job(WHOLE[kind])
 
 
@@ -192,12 +135,10 @@ def test_a_preset_that_names_no_job_is_refused(preset: str) -> None:
         ({"image": "my image"}, "--image 'my image' is not an image: expected registry/name:tag"),
         ({"image": "x\n  command: [evil]"}, r"--image 'x\n  command"),
         ({"memory": "lots"}, "--memory 'lots' is not an amount of memory: expected e.g. 8Gi or 512Mi"),
-        ({"memory": "8"}, "--memory '8' is not an amount"),
         ({"memory": "0Gi"}, "--memory '0Gi' is not an amount"),
         ({"memory": "8gb"}, "--memory '8gb' is not an amount"),
         ({"ticket": ""}, "--ticket: the file holds no ticket"),
         ({"ticket": "a b"}, "--ticket: the file holds no ticket"),
-        ({"ticket": "a\nb"}, "--ticket: the file holds no ticket"),
         ({"quota": "quota1"}, "--workspace, --quota and --ecs are for PAI-DLC: add --kind dlc"),
         ({"kind": "dlc"}, "--kind dlc: its jobs have no Secret"),
         ({"kind": "dlc", "ticket": "x"}, "--kind dlc: needs either --ecs TYPE"),

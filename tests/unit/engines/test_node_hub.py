@@ -1,14 +1,21 @@
 """Who joins a run: let in by the ticket, given a number, missed when silent, and told when all is over."""
 
+import signal
+import stat
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import msgspec
 import pytest
 import zmq
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ddptui import __version__
 from ddptui.config.engine import EngineOptions
@@ -16,15 +23,17 @@ from ddptui.engines.join import engine as join_engine
 from ddptui.engines.join import node_hub
 from ddptui.engines.join.engine import JoinEngine
 from ddptui.engines.join.node_hub import NodeHub
+from ddptui.engines.join.ticket import MARK, Ticket, TicketError, read_ticket
+from ddptui.host.folders import write_private
 from ddptui.host.network import Interface
 from ddptui.store.runs import Run
-from ddptui.wire.connection import use_keys
+from ddptui.wire.connection import Keys, use_keys
 from ddptui.wire.node_messages import Beat, Farewell, Join, LaunchEnded, Leave, NodeMessage, Present, ToNode, Welcome
 from tests.support.builders import preset_of
+from tests.support.runner import arguments
 
 SOON_S = 5.0
 FIRST_PORT = 23_000
-OTHER_VERSION = f"this node has ddptui 0.0.1, the console {__version__}: install the same version on both"
 
 
 @pytest.fixture
@@ -79,6 +88,12 @@ def words(to: NodeHub, node: int | None = None, **changes: str) -> Join:
     return Join(node=node, **(fields | changes))  # type: ignore[arg-type]
 
 
+def join(hub: NodeHub, *nodes: Node) -> None:
+    for number, each in enumerate(nodes):
+        each.say(words(hub, node=number))
+        assert isinstance(each.heard(hub), Welcome)
+
+
 def test_nodes_are_numbered_as_they_come_or_as_they_ask(nodes_hub: NodeHub, node: Node, other: Node) -> None:
     node.say(words(nodes_hub, node=1))
     assert node.heard(nodes_hub) == Welcome(node=1, nodes=2, run="a-run")
@@ -89,23 +104,15 @@ def test_nodes_are_numbered_as_they_come_or_as_they_ask(nodes_hub: NodeHub, node
 
 
 @pytest.mark.parametrize(
-    ("asked", "changes", "why"),
+    ("asked", "why"),
     [
-        (2, {}, "no node 2: this run has nodes 0 to 1"),
-        (
-            None,
-            {"version": "0.0.1"},
-            f"this node has ddptui 0.0.1, the console {__version__}: install the same version on both",
-        ),
-        (0, {}, "node 0 (h, 10.0.0.7) has joined already: choose another --node"),
+        (2, "no node 2: this run has nodes 0 to 1"),
+        (0, "node 0 (h, 10.0.0.7) has joined already: choose another --node"),
     ],
 )
-def test_who_does_not_fit_is_told_why(
-    nodes_hub: NodeHub, node: Node, other: Node, asked: int | None, changes: dict[str, str], why: str
-) -> None:
-    node.say(words(nodes_hub, node=0))
-    assert isinstance(node.heard(nodes_hub), Welcome)
-    other.say(words(nodes_hub, node=asked, **changes))
+def test_who_does_not_fit_is_told_why(nodes_hub: NodeHub, node: Node, other: Node, asked: int, why: str) -> None:
+    join(nodes_hub, node)
+    other.say(words(nodes_hub, node=asked))
     assert other.heard(nodes_hub) == Farewell(why=why)
     assert list(nodes_hub.members) == [0]
 
@@ -119,12 +126,8 @@ def test_without_the_token_nobody_is_answered(nodes_hub: NodeHub, node: Node) ->
     assert (nodes_hub.members, nodes_hub.ended) == ({}, {})
 
 
-def test_who_is_silent_or_leaves_is_missed(
-    nodes_hub: NodeHub, node: Node, other: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for number, each in enumerate((node, other)):
-        each.say(words(nodes_hub, node=number))
-        assert isinstance(each.heard(nodes_hub), Welcome)
+def test_who_is_silent_is_missed(nodes_hub: NodeHub, node: Node, other: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    join(nodes_hub, node, other)
     other.say(Leave())
     lost = []
     deadline = time.monotonic() + SOON_S
@@ -152,8 +155,7 @@ def test_a_launch_says_the_same_however_its_nodes_come(
     launch = engine.start(preset.trials[0], [], alone, alone)
     [waits] = launch.take_notices()
     assert waits.startswith("waiting for 2 nodes: run `ddptui join ticket` there")
-    node.say(words(nodes_hub))
-    assert isinstance(node.heard(nodes_hub), Welcome)
+    join(nodes_hub, node)
     assert launch.take_notices() == ["node 0 (h, 10.0.0.7) has joined by eth0: 1 of 2 nodes"]
     node.say(Leave())
     while nodes_hub.missing < 2:
@@ -165,9 +167,7 @@ def test_a_launch_says_the_same_however_its_nodes_come(
 def test_how_a_launch_ended_is_kept_in_the_order_in_which_nodes_said_so(
     nodes_hub: NodeHub, node: Node, other: Node
 ) -> None:
-    for number, each in enumerate((node, other)):
-        each.say(words(nodes_hub, node=number))
-        assert isinstance(each.heard(nodes_hub), Welcome)
+    join(nodes_hub, node, other)
     nodes_hub.begin_launch(3)
     other.say(LaunchEnded(number=2, exit_code=1))  # of a launch that is over
     other.say(LaunchEnded(number=3, exit_code=7, logs={"rank-1.log": "it fell"}))
@@ -187,11 +187,97 @@ def until_heard(nodes_hub: NodeHub, overs: int) -> None:
         nodes_hub.receive()
 
 
-def test_all_are_told_when_the_run_is_over() -> None:
-    closed = NodeHub("a-run", 1, "127.0.0.1", FIRST_PORT)
-    with closing(Node(closed)) as node:
-        with closing(closed):
-            node.say(words(closed))
-            assert isinstance(node.heard(closed), Welcome)
-        assert node._socket.poll(SOON_S * 1000)
-        assert msgspec.msgpack.decode(node._socket.recv(), type=ToNode) == Farewell(why="the run is over", well=True)
+# Tickets
+
+
+TICKET = Ticket(run="r", endpoint="tcp://10.0.0.1:15000", token="t" * 32, keys=Keys("s" * 40, "p" * 40, "x" * 40))
+
+
+def test_a_ticket_is_read_from_its_line_and_from_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "ticket"
+    write_private(path, TICKET.spell() + "\n")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert read_ticket(str(path)) == read_ticket(f"  {TICKET.spell()}\n") == TICKET
+    path.write_bytes(b"\x00\xff" * 5000)
+    with pytest.raises(TicketError, match="begins with ddptui1:"):
+        read_ticket(str(path))
+
+
+@given(st.integers(1, 300))
+def test_a_ticket_that_was_cut_short_is_refused(length: int) -> None:
+    spelled = TICKET.spell()
+    with pytest.raises(TicketError):
+        read_ticket(spelled[: max(len(MARK), len(spelled) - length)])
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("nowhere", "nowhere: neither a ticket (ddptui1:…) nor a file that holds one: No such file or directory"),
+        ("", "neither a ticket"),
+        (f"{MARK}!!!", "damaged or incomplete, or of another version"),
+        (MARK + "A" * 5000, "begins with ddptui1: and is one line"),
+    ],
+)
+def test_what_is_no_ticket_is_refused(text: str, why: str) -> None:
+    with pytest.raises(TicketError) as refused:
+        read_ticket(text)
+    assert why in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        *({"endpoint": endpoint} for endpoint in (
+            "", "ipc:///tmp/x", "inproc://x", "udp://10.0.0.1:5", "tcp://10.0.0.1", "tcp://10.0.0.1:x", "tcp://:15000",
+            "tcp://10.0.0.1:0", "tcp://10.0.0.1:65536", "tcp://10.0.0.1:15000/x", "tcp://[:15000",
+            "tcp://localhost:15000", "tcp://10.0.0.256:15000",
+            "tcp://10.0.0.1:15000\n", "tcp://a\x1b]0;x:1",
+        )),
+        *({"keys": keys} for keys in (
+            Keys("s", "p", "x"), Keys("é" * 40, "p" * 40, "x" * 40), Keys("s" * 40, "#" * 40, "x" * 40),
+            Keys("s" * 40, "p" * 40, "x" * 39 + " "),
+        )),
+    ],
+)  # fmt: skip
+def test_a_ticket_with_which_no_node_can_connect_is_refused(damage: dict[str, Any]) -> None:
+    with pytest.raises(TicketError, match="this ticket is damaged or incomplete"):
+        read_ticket(msgspec.structs.replace(TICKET, **damage).spell())
+
+
+# `ddptui join` ends with its run
+
+
+NODE_ENDS_S = 60  # far less than a node waits for a console that is silent between launches
+CONSOLE = """
+import os, sys
+from ddptui.engines.join.node_hub import NodeHub
+hub = NodeHub("a-run", 1, "127.0.0.1", 23_500)
+print(hub.ticket.spell(), flush=True)
+while hub.missing:
+    hub.receive()
+sys.stdin.readline()  # until the node has been welcomed
+"""
+KILLED = CONSOLE + f"os.kill(os.getpid(), {signal.SIGKILL:d})"
+FINISHED = CONSOLE + "hub.close()"
+FAILED = CONSOLE + "hub.close(well=False)"
+GONE = "Error: lost the console: it closed the connection; the ranks of this node were ended"
+
+
+@pytest.mark.parametrize(
+    ("console", "code", "why"),
+    [(KILLED, 2, GONE), (FINISHED, 0, "the run is over"), (FAILED, 1, "the run is over")],
+    ids=["killed", "finished", "failed"],
+)
+def test_a_node_ends_with_its_run_and_says_why(console: str, code: int, why: str) -> None:
+    with subprocess.Popen([sys.executable, "-c", console], stdin=PIPE, stdout=PIPE, text=True) as run:
+        assert run.stdin is not None
+        assert run.stdout is not None
+        ticket = run.stdout.readline().strip()
+        with subprocess.Popen(arguments("join", ticket), stderr=PIPE, text=True) as node:
+            assert node.stderr is not None
+            next(line for line in node.stderr if "this is node 0" in line)
+            run.stdin.close()
+            _, said = node.communicate(timeout=NODE_ENDS_S)
+    assert (node.returncode, said.splitlines()[-1]) == (code, why)

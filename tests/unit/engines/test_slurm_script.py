@@ -1,4 +1,4 @@
-"""The script of a job: what it asks of Slurm, and what each of its tasks starts. Pure, but for bash's own opinion."""
+"""The script of a job: what it asks of Slurm, and what each of its tasks starts. And what Slurm says of a job."""
 
 import shutil
 import subprocess
@@ -12,6 +12,7 @@ from ddptui.config.trial import Trial
 from ddptui.config.values import make_trial
 from ddptui.engines.slurm.keeper import SlurmError
 from ddptui.engines.slurm.script import engine_options, example, render, sbatch_options
+from ddptui.engines.slurm.states import JobRow, JobStatus, job_status, read_history, read_queue
 
 FOLDER = Path("/runs/one")
 
@@ -46,12 +47,6 @@ def test_a_node_is_a_task() -> None:
     ]
 
 
-def test_the_largest_trial_says_the_nodes() -> None:
-    assert "--nodes=2" in options(trial(world_size=2), data_parallel(world_size=3), nodes=8)
-    assert "--nodes=3" in options(trial(world_size=2), trial(world_size=3), nodes=8)
-    assert "--nodes=1" in options(data_parallel(world_size=3), nodes=8)
-
-
 @pytest.mark.parametrize(
     ("trials", "cores"),
     [
@@ -60,8 +55,11 @@ def test_the_largest_trial_says_the_nodes() -> None:
         ([trial(), data_parallel(world_size=5)], 5),
     ],
 )
-def test_a_node_has_cores_for_the_trial_that_needs_most(trials: list[Trial], cores: int) -> None:
+def test_cores_are_for_the_trial_that_needs_most_and_nodes_for_the_largest(trials: list[Trial], cores: int) -> None:
     assert f"--cpus-per-task={cores}" in options(*trials)
+    assert "--nodes=2" in options(trial(world_size=2), data_parallel(world_size=3), nodes=8)
+    assert "--nodes=3" in options(trial(world_size=2), trial(world_size=3), nodes=8)
+    assert "--nodes=1" in options(data_parallel(world_size=3), nodes=8)
 
 
 def test_what_the_engine_says_and_what_was_typed_is_asked_for() -> None:
@@ -105,18 +103,13 @@ def test_a_folder_that_cannot_be_spelled_is_refused(name: str) -> None:
         ("--comment='x", "a quote is not closed"),
         ("--array=0-9", "ddptui sets --array itself"),
         ("-N 4", "ddptui sets --nodes itself"),
-        ("-n4", "ddptui sets --ntasks itself"),
         ("--output x", "ddptui sets --output itself"),
-        ("--exclusive --nodes=4", "ddptui sets --nodes itself"),
         ("--exclusive -- x", "is not an option of sbatch"),
     ],
 )
 def test_options_that_the_lab_has_to_give_itself_are_refused(option: str, why: str) -> None:
     with pytest.raises(SlurmError, match=why):
         engine_options(engine(options=(option,)))
-
-
-def test_options_that_anybody_may_give_are_taken() -> None:
     fine = ("--exclusive", "-c4", "--constraint=a|b", "--comment='two words'", "-x n1", "-pN", "-Hpa --mem 4G -t 5")
     engine_options(engine(options=(*fine, "--nodelist=n1", "--ntasks-per-core=1", "--wait-all-nodes=1")))
 
@@ -124,3 +117,64 @@ def test_options_that_anybody_may_give_are_taken() -> None:
 def test_an_example_says_where_things_go() -> None:
     assert "#SBATCH --chdir=/RUNS/RUN\n" in example([trial()], engine())
     assert "python -P -m ddptui join --as slurm /RUNS/RUN/ticket-TOKEN\n" in example([trial()], engine())
+
+
+# What Slurm says of it
+
+
+def test_squeue_and_sacct_are_read() -> None:
+    queued = "a site's words\nFAILED|JobLaunchFailure|n[1-2]\n\n"
+    assert read_queue(queued) == JobRow("FAILED", "JobLaunchFailure", "n[1-2]")
+    assert read_queue("PENDING|(Nodes are DOWN, DRAINED)|\n") == JobRow("PENDING", "(Nodes are DOWN, DRAINED)")
+    assert read_queue("") is None
+    assert read_history("CANCELLED by 1000|n1\n") == JobRow("CANCELLED", nodes="n1", by="1000")
+    assert read_history("FAILED|n1\n") == JobRow("FAILED", nodes="n1")
+    assert read_history("") is None
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        (JobRow("PENDING", "None"), "job 17 is queued"),
+        (JobRow("PENDING", "Resources"), "job 17 is queued: Resources (the nodes are busy)"),
+        (JobRow("PENDING", "QOSMaxJobsPerUserLimit"), "job 17 is queued: QOSMaxJobsPerUserLimit"),
+        (JobRow("CONFIGURING", nodes="n1"), "job 17 is being prepared"),
+        (JobRow("RUNNING", nodes="n[1-2]"), "job 17 runs on n[1-2]"),
+        (JobRow("COMPLETING", nodes="n1"), "job 17 is completing on n1"),
+    ],
+)
+def test_one_that_is_not_over_says_where_it_stands(row: JobRow, says: str) -> None:
+    assert job_status(17, row) == JobStatus(says)
+
+
+NOT_STARTED = "could not be started on n1: the nodes may not see the run's folder; --runs names another"
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        (JobRow("TIMEOUT"), "reached its time limit: raise it with --time"),
+        (JobRow("NODE_FAIL", nodes="n2"), "was ended because a node failed: n2"),
+        (JobRow("CANCELLED", by="ann"), "was canceled by ann"),
+        (JobRow("CANCELLED"), "was canceled outside this console"),
+        (JobRow("FAILED", "JobLaunchFailure", "n1"), NOT_STARTED),
+        (JobRow("FAILED", "RaisedSignal:53"), "has ended: FAILED: RaisedSignal:53"),
+        (JobRow("QUITE_NEW", "Because"), "has ended: QUITE_NEW: Because"),
+        (JobRow("REQUEUED"), "was requeued, but its nodes cannot continue the run"),
+        (JobRow("LOST"), "is no longer known to Slurm"),
+    ],
+)
+def test_why_it_ended_is_said_where_the_nodes_cannot_know(row: JobRow, says: str) -> None:
+    assert job_status(17, row) == JobStatus(f"job 17 {says}", is_over=True, by_slurm=True)
+
+
+def test_of_one_that_failed_the_nodes_may_know_more() -> None:
+    says = "job 17 has failed: job.log in the run's folder has its output"
+    assert job_status(17, JobRow("FAILED", "NonZeroExitCode")) == JobStatus(says, is_over=True)
+
+
+@pytest.mark.parametrize("reason", ["PartitionNodeLimit", "PartitionTimeLimit", "BadConstraints", "InvalidAccount"])
+def test_one_that_would_wait_for_ever_is_over(reason: str) -> None:
+    now = job_status(17, JobRow("PENDING", reason))
+    assert now.is_over
+    assert f"can never start ({reason}): " in now.text

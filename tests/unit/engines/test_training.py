@@ -57,9 +57,15 @@ def run_with(training: Training, runs: Path) -> Run:
     return run
 
 
-def test_what_was_written_down_is_found_while_it_runs(training: Training, tmp_path: Path) -> None:
+def test_it_is_found_while_it_runs(training: Training, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = run_with(training, tmp_path / "runs")
     assert training_of(run) == training
+    with run.held(), pytest.raises(NotRunning, match="another console has it open"):
+        training_of(run)
+    assert training.runs()
+    monkeypatch.setattr(psutil.Process, "create_time", lambda _: 0.0)
+    assert training.runs()  # known after the clock was set
+    monkeypatch.undo()
     os.kill(training.pid, signal.SIGKILL)
     os.waitid(os.P_PID, training.pid, os.WEXITED | os.WNOWAIT)
     with pytest.raises(NotRunning, match="has no training that runs on this host"):
@@ -74,12 +80,11 @@ def test_a_file_that_names_another_process_or_console_is_not_believed(
 ) -> None:
     with pytest.raises(NotRunning):
         training_of(run_with(msgspec.structs.replace(training, **lie), tmp_path / "runs"))
-
-
-def test_a_run_that_a_console_has_open_is_refused(training: Training, tmp_path: Path) -> None:
-    run = run_with(training, tmp_path / "runs")
-    with run.held(), pytest.raises(NotRunning, match="another console has it open"):
-        training_of(run)
+    run = run_with(training, tmp_path / "others")
+    for text in ("", "{}", "[1]", "\x00"):
+        (run.repeat_folder("train", 1) / "training").write_text(text)
+        with pytest.raises(NotRunning):
+            training_of(run)
 
 
 def test_a_training_can_be_watched_again_as_soon_as_the_watching_has_ended(training: Training, tmp_path: Path) -> None:
@@ -93,25 +98,11 @@ def test_a_training_can_be_watched_again_as_soon_as_the_watching_has_ended(train
     hold(training).lock.close()
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[1]", "\x00"])
-def test_a_file_that_holds_something_else_is_no_training(training: Training, tmp_path: Path, text: str) -> None:
-    run = run_with(training, tmp_path / "runs")
-    (run.repeat_folder("train", 1) / "training").write_text(text)
-    with pytest.raises(NotRunning):
-        training_of(run)
-
-
 def test_a_run_whose_training_still_runs_is_not_resumed_beside_it(training: Training, tmp_path: Path) -> None:
     run = run_with(training, tmp_path / "runs")
     with pytest.raises(RunError, match=f"`ddptui attach {run.name}` watches it again"):
         begin_resumption(run)
     assert not run.is_held()
-
-
-def test_a_training_is_known_after_the_clock_was_set(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert training.runs()
-    monkeypatch.setattr(psutil.Process, "create_time", lambda _: 0.0)
-    assert training.runs()
 
 
 def test_each_line_of_a_growing_file_is_taken_once_and_whole(tmp_path: Path) -> None:

@@ -3,31 +3,23 @@
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from io import BytesIO
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-import zmq
 
 from ddptui.analysis import thinning
 from ddptui.analysis.launch_log import LaunchLog
 from ddptui.analysis.results import RepeatResult
 from ddptui.engines.hub import Hub
-from ddptui.findings.compare import RunningResults
 from ddptui.findings.repeat import outcome_of_messages
-from ddptui.live.monitor import RunMonitor
-from ddptui.store.journal import RepeatJournal
 from ddptui.wire.connection import HUB
 from ddptui.wire.messages import Collective, RankMessage, Slept, Step
 from ddptui.wire.records import Message
-from tests.support.builders import MS, done, ended, fingerprint, hello, launched, preset_of, ready, step
-from workers.instruments import reporter as module
+from tests.support.builders import MS, done, ended, fingerprint, hello, launched, ready, step
 from workers.instruments.reporter import Reporter
 
-RANKS, STEPS = 64, 300
 SOON_MS = 5_000
 AT_ONCE_S = 0.25  # what a machine that is busy with other things may take from a call that takes a microsecond
 
@@ -40,32 +32,6 @@ def receive(hub: Hub, count: int) -> Iterator[RankMessage]:
         assert messages, f"{count} messages never came"
         yield from messages
         count -= len(messages)
-
-
-def test_of_64_ranks_that_speak_at_once_no_word_is_lost(tmp_path: Path) -> None:
-    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-    preset = preset_of({"title": "?", "trial": [{"name": "a", "world_size": RANKS, "batch_size": 1024}]})
-    monitor, running_results = RunMonitor(), RunningResults(preset, "run", {})
-    path = tmp_path / "messages.jsonl"
-    with Hub(RANKS) as hub, path.open("wb") as file, ExitStack() as peers:
-        repeat = RepeatJournal(tmp_path, 1, file)
-        for rank in range(RANKS):
-            peer = context.socket(zmq.DEALER)
-            peers.callback(peer.close)
-            peer.connect(hub.endpoint)
-            peer.send(msgspec.msgpack.encode([hello(rank, world_size=RANKS, token=hub.token)]))
-            for number in range(0, STEPS, 10):
-                peer.send(msgspec.msgpack.encode([step(rank, each) for each in range(number, number + 10)]))
-        for message in receive(hub, RANKS * (STEPS + 1)):
-            repeat.write(message)
-            monitor.add([message])
-            running_results.add(message)
-    context.term()
-    assert monitor.live.step == STEPS
-    kept = [msgspec.json.decode(line, type=RankMessage) for line in path.read_bytes().splitlines()]
-    for rank in range(RANKS):
-        told = [message.step for message in kept if isinstance(message, Step) and message.rank == rank]
-        assert told == list(range(STEPS))
 
 
 class StuckDisk(BytesIO):
@@ -115,27 +81,8 @@ def test_while_the_disk_stands_still_no_rank_does_and_nothing_is_lost(hub: Hub) 
     assert [msgspec.json.decode(line, type=RankMessage) for line in disk.getvalue().splitlines()] == said
 
 
-def test_what_finds_a_full_queue_is_counted_and_the_figures_come_with_a_warning(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(module, "MOST_QUEUED", 10)
-    monkeypatch.setenv(HUB, "ipc:///nowhere/at/all")
-    monkeypatch.setattr(module, "LAST_WORDS_S", 0.0)
-    reporter = Reporter(0, heartbeat=False)
-    reporter._closing.set()  # its thread sends nothing any more: the queue stays as it is
-    reporter._thread.join()  # type: ignore[union-attr]
-    for number in range(25):
-        reporter.send(step(0, number))
-    reporter.close()
-    assert reporter.dropped == 15
-    told: list[Message] = [
-        launched(),
-        hello(0, world_size=1),
-        *train(1, 30),
-        done(0, dropped=reporter.dropped),
-        ended(),
-    ]
-    found = outcome_of_messages(told)
+def test_what_a_rank_could_not_queue_is_counted_in_its_figures() -> None:
+    found = outcome_of_messages([launched(), hello(0, world_size=1), *train(1, 30), done(0, dropped=15), ended()])
     assert found is not None
     assert found.result is not None
     assert found.result.ranks[0].dropped == 15
@@ -168,19 +115,8 @@ def result_of(count: int) -> RepeatResult:
     """Of a launch of two ranks, with hashes now and then."""
     steps: list[Message] = list(train(2, count))
     prints = [fingerprint(rank, number) for number in range(0, count, 100) for rank in range(2)]
-    told = [
-        launched(),
-        hello(0),
-        hello(1),
-        ready(0, count),
-        ready(1, count),
-        *steps,
-        *prints,
-        done(0),
-        done(1),
-        ended(),
-    ]
-    found = outcome_of_messages(told)
+    begun = [launched(), *(hello(rank) for rank in (0, 1)), *(ready(rank, count) for rank in (0, 1))]
+    found = outcome_of_messages([*begun, *steps, *prints, done(0), done(1), ended()])
     assert found is not None
     assert found.result is not None
     return found.result
@@ -189,7 +125,21 @@ def result_of(count: int) -> RepeatResult:
 EXACT = ("train_time_s", "startup_s", "steps", "samples_per_s", "injected", "accuracy", "in_sync", "sync_checks")
 
 
+def at(figures: dict[str, Any], place: str) -> Any:
+    """The figure at this place; there must be one."""
+    for key in place.split("."):
+        figures = figures[key]
+    assert figures is not None
+    return figures
+
+
 def test_of_a_long_launch_exact_figures_stay_exact_and_the_others_near(monkeypatch: pytest.MonkeyPatch) -> None:
+    short = result_of(200)
+    monkeypatch.setattr(thinning, "MOST_EVENTS", 2 * 2 * 200)  # within the limit it is looked at as a whole
+    assert result_of(200) == short
+    monkeypatch.setattr(thinning, "MOST_EVENTS", 2 * 2 * 200 - 1)
+    assert result_of(200).looked_at is not None
+    monkeypatch.undo()
     whole = result_of(2_000)
     monkeypatch.setattr(thinning, "MOST_EVENTS", 1_000)
     part = result_of(2_000)
@@ -201,25 +151,14 @@ def test_of_a_long_launch_exact_figures_stay_exact_and_the_others_near(monkeypat
     assert part.verdict == whole.verdict == "skew"
     for name in ("wait_ms", "transfer_ms", "wait_share", "transfer_share"):
         assert getattr(part, name) == pytest.approx(getattr(whole, name), rel=0.02)
-    assert part.culprit is not None
-    assert whole.culprit is not None
-    assert (part.culprit.rank, part.culprit.phase) == (whole.culprit.rank, whole.culprit.phase)
-    assert part.culprit.wait_caused_s == pytest.approx(whole.culprit.wait_caused_s, rel=0.02)
-    assert part.culprit.excess_s.estimate == pytest.approx(whole.culprit.excess_s.estimate, rel=0.02)
-    assert part.what_if_s is not None
-    assert whole.what_if_s is not None
-    assert part.what_if_s.without_skew == pytest.approx(whole.what_if_s.without_skew, rel=0.02)
-    for mine, theirs in zip(part.ranks, whole.ranks, strict=True):
+    mine, theirs = (msgspec.to_builtins(each) for each in (part, whole))
+    for place in ("culprit.rank", "culprit.phase"):
+        assert at(mine, place) == at(theirs, place)
+    for place in ("culprit.wait_caused_s", "culprit.excess_s.estimate", "what_if_s.without_skew"):
+        assert at(mine, place) == pytest.approx(at(theirs, place), rel=0.02)
+    for own, other in zip(part.ranks, whole.ranks, strict=True):
         for name in ("wait_s", "transfer_s", "exposed_s", "wait_caused_s", "last_arrivals", "collectives", "bytes"):
-            assert getattr(mine, name) == pytest.approx(getattr(theirs, name), rel=0.02)
-
-
-def test_a_launch_within_the_limit_is_looked_at_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = result_of(200)
-    monkeypatch.setattr(thinning, "MOST_EVENTS", 2 * 2 * 200)
-    assert result_of(200) == before
-    monkeypatch.setattr(thinning, "MOST_EVENTS", 2 * 2 * 200 - 1)
-    assert result_of(200).looked_at is not None
+            assert getattr(own, name) == pytest.approx(getattr(other, name), rel=0.02)
 
 
 @pytest.mark.parametrize("calls", [0, 1, 40])

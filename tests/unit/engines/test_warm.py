@@ -104,8 +104,7 @@ def test_a_forked_launcher_is_like_a_fresh_one(portrait: Callable[[str], dict[st
     assert forked == fresh
 
 
-def test_a_fork_keeps_no_handler_but_ignores_what_its_parent_ignores(tmp_path: Path, warm: WarmParent) -> None:
-    script = """
+HANDLERS = """
 import signal
 from workers.rank import forked
 signal.signal(signal.SIGQUIT, signal.SIG_IGN)  # as a shell has it for what it starts in the background
@@ -113,8 +112,19 @@ signal.signal(signal.SIGTERM, print)
 forked.reset_signals()
 print(signal.getsignal(signal.SIGQUIT).name, signal.getsignal(signal.SIGTERM).name)
 """
-    code, log = ended(launched("warm", script, tmp_path, warm), tmp_path)
-    assert (code, log) == (0, "SIG_IGN SIG_DFL\n")
+WAITED_FOR = "import threading, time; threading.Thread(target=lambda: (time.sleep(0.1), print('late'))).start()"
+POOL = "from concurrent.futures import *; import sys; sys.p = ThreadPoolExecutor(); sys.p.submit(print, 'done')"
+
+
+@pytest.mark.parametrize(
+    ("script", "log"),
+    [(HANDLERS, "SIG_IGN SIG_DFL\n"), (WAITED_FOR, "late\n"), (POOL, "done\n")],
+    ids=["handlers", "thread", "pool"],
+)
+def test_a_fork_keeps_no_handler_and_waits_for_a_thread_but_for_no_pool(
+    script: str, log: str, tmp_path: Path, warm: WarmParent
+) -> None:
+    assert ended(launched("warm", script, tmp_path, warm), tmp_path) == (0, log)
 
 
 def test_what_it_raises_and_exits_with_is_in_its_log_as_of_a_fresh_one(tmp_path: Path, warm: WarmParent) -> None:
@@ -124,16 +134,6 @@ def test_what_it_raises_and_exits_with_is_in_its_log_as_of_a_fresh_one(tmp_path:
             code, log = ended(launched(start, script, tmp_path, warm), tmp_path)
             ends.append((code, log.splitlines()[-1:]))
         assert ends[0] == ends[1]
-
-
-def test_a_thread_that_is_no_daemon_is_waited_for(tmp_path: Path, warm: WarmParent) -> None:
-    script = "import threading, time; threading.Thread(target=lambda: (time.sleep(0.1), print('late'))).start()"
-    assert ended(launched("warm", script, tmp_path, warm), tmp_path) == (0, "late\n")
-
-
-def test_a_pool_of_threads_that_nobody_shut_down_is_not_waited_for(tmp_path: Path, warm: WarmParent) -> None:
-    script = "from concurrent.futures import *; import sys; sys.p = ThreadPoolExecutor(); sys.p.submit(print, 'done')"
-    assert ended(launched("warm", script, tmp_path, warm), tmp_path) == (0, "done\n")
 
 
 # Without it
@@ -146,22 +146,22 @@ def refusal(parent: WarmParent, folder: Path, **variables: str) -> str:
     return str(refused.value)
 
 
-def test_a_torch_that_cannot_be_imported_is_said(own: WarmParent, tmp_path: Path) -> None:
-    (tmp_path / "torch" / "__init__.py").write_text("raise ImportError('no such library')")
-    assert ready(own).problem == (
-        "the process that forks the ranks ended with exit code 1: ImportError: no such library"
-    )
+THREAD = "import threading, time; threading.Thread(target=time.sleep, args=(600,), daemon=True).start()"
 
 
-def test_a_second_thread_is_said(own: WarmParent, tmp_path: Path) -> None:
-    thread = "threading.Thread(target=time.sleep, args=(600,), daemon=True).start()"
-    (tmp_path / "torch" / "__init__.py").write_text(f"import threading, time; {thread}")
-    assert ready(own).problem == "importing torch starts threads here, and a fork copies only one"
+@pytest.mark.parametrize(
+    ("torch", "problem"),
+    [
+        ("raise ImportError('no')", "the process that forks the ranks ended with exit code 1: ImportError: no"),
+        (THREAD, "importing torch starts threads here, and a fork copies only one"),
+    ],
+)
+def test_a_torch_that_cannot_be_forked_is_said(torch: str, problem: str, own: WarmParent, tmp_path: Path) -> None:
+    (tmp_path / "torch" / "__init__.py").write_text(torch)
+    assert ready(own).problem == problem
 
 
-def test_one_whose_files_have_changed_is_replaced_and_one_that_is_killed_is_missed(
-    own: WarmParent, tmp_path: Path
-) -> None:
+def test_one_whose_files_have_changed_is_replaced_and_one_killed_is_missed(own: WarmParent, tmp_path: Path) -> None:
     first = ready(own)._imported
     assert first is not None
     own._files[Path(keeper.__file__)] = 1
@@ -190,9 +190,7 @@ def test_one_that_ends_before_it_was_looked_at_is_missed(own: WarmParent, tmp_pa
     assert own.problem is not None
 
 
-def test_it_forks_nothing_before_it_is_ready_and_nothing_that_it_cannot_be_told(
-    own: WarmParent, tmp_path: Path
-) -> None:
+def test_it_forks_nothing_before_it_is_ready_and_nothing_it_cannot_be_told(own: WarmParent, tmp_path: Path) -> None:
     own.start()
     assert refusal(own, tmp_path) == "the process that forks the ranks is not ready"
     ready(own)
@@ -201,6 +199,9 @@ def test_it_forks_nothing_before_it_is_ready_and_nothing_that_it_cannot_be_told(
         "the trial is too long to be sent to the process that forks the ranks"
     )
     assert own.problem is None
+    assert own._imported is not None
+    os.kill(own._imported.pid, signal.SIGSTOP)  # one that does not answer is given up
+    assert refusal(own, tmp_path) == own.problem == "the process that forks the ranks does not answer"
 
 
 def test_it_forks_one_launch_at_a_time_and_without_one_there_is_nothing_to_end(own: WarmParent, tmp_path: Path) -> None:
@@ -210,12 +211,12 @@ def test_it_forks_one_launch_at_a_time_and_without_one_there_is_nothing_to_end(o
     first.stop()
     assert first.exit_code == -signal.SIGTERM
     assert ended(launched("warm", "print('second')", tmp_path, own), tmp_path) == (0, "second\n")
-
-
-def test_it_ends_well_with_a_console_that_has_not_read_all(own: WarmParent, tmp_path: Path) -> None:
-    launched("warm", "", tmp_path, ready(own))
+    killed = launched("warm", "import os; os.killpg(0, 9)", tmp_path, own)  # a launch may signal its own group
+    assert ended(killed, tmp_path)[0] == -signal.SIGKILL
+    assert not own.notices_its_end()
+    launched("warm", "", tmp_path, own)
     assert is_readable(own._socket, ENOUGH_S)  # the launch has ended
-    own._socket.close()
+    own._socket.close()  # by a console that has not read all
     assert own._keeper is not None
     assert own._keeper.wait(ENOUGH_S) == 0
 
@@ -231,21 +232,6 @@ def test_a_console_may_have_many_files_open(own: WarmParent, tmp_path: Path) -> 
         assert ended(launched("warm", "print('here')", tmp_path, own), tmp_path) == (0, "here\n")
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-
-
-def test_a_launch_may_signal_its_own_group(own: WarmParent, tmp_path: Path) -> None:
-    killed = launched("warm", "import os; os.killpg(0, 9)", tmp_path, ready(own))
-    assert ended(killed, tmp_path)[0] == -signal.SIGKILL
-    assert not own.notices_its_end()
-
-
-def test_one_that_does_not_answer_is_given_up(own: WarmParent, tmp_path: Path) -> None:
-    imported = ready(own)._imported
-    assert imported is not None
-    os.kill(imported.pid, signal.SIGSTOP)
-    assert refusal(own, tmp_path) == "the process that forks the ranks does not answer"
-    assert own.problem == "the process that forks the ranks does not answer"
-    assert not psutil.pid_exists(imported.pid)
 
 
 def test_one_that_cannot_be_started_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 """Which GPUs a rank will see: as CUDA reads CUDA_VISIBLE_DEVICES, and as NVML tells; NVML is faked, there is no GPU."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from types import ModuleType, SimpleNamespace
 
 import pytest
@@ -9,79 +9,63 @@ import pytest
 from ddptui.host import gpus, machine
 from ddptui.host.gpus import Build, Driver, Gpu
 from ddptui.host.machine import describe, gpus_of
+from tests.support.failing import failing
 
 GB = 2**30
 UUIDS = ["GPU-aa11", "GPU-aa22", "GPU-bb33", "GPU-cc44"]
 FOUR = Driver("550.54", (12, 4), tuple(Gpu("H100", uuid, 80 * GB) for uuid in UUIDS))
 
 
-@pytest.mark.parametrize(
-    ("visible", "seen"),
-    [
-        (None, [0, 1, 2, 3]),
-        ("", []),
-        ("  ", []),
-        ("-1", []),
-        ("0", [0]),
-        ("2,0", [2, 0]),
-        (" 1 , 3 ", [1, 3]),
-        ("0,-1,1", [0]),
-        ("0,,1", [0]),
-        ("0,9,1", [0]),
-        ("9", []),
-        ("0,1,0", []),
-        ("NoDevFiles", []),
-        ("all", []),
-        ("1gpu2,2ampere", [1, 2]),
-        ("GPU-bb33", [2]),
-        ("GPU-b,GPU-aa1", [2, 0]),
-        ("GPU-aa", []),
-        ("GPU-b,GPU-aa,GPU-c", [2]),
-        ("GPU-b,3", [2]),
-        ("GPU-b,GPU-bb33", []),
-        ("3,GPU-b", [3]),
-        ("GPU-zz", []),
-    ],
-)
+SEEN: dict[str | None, list[int]] = {
+    None: [0, 1, 2, 3], "": [], "  ": [], "-1": [], "0": [0], "2,0": [2, 0], " 1 , 3 ": [1, 3], "0,-1,1": [0],
+    "0,,1": [0], "0,9,1": [0], "9": [], "0,1,0": [], "NoDevFiles": [], "all": [], "1gpu2,2ampere": [1, 2],
+    "GPU-bb33": [2], "GPU-b,GPU-aa1": [2, 0], "GPU-aa": [], "GPU-b,GPU-aa,GPU-c": [2], "GPU-b,3": [2],
+    "GPU-b,GPU-bb33": [], "3,GPU-b": [3], "GPU-zz": [],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("visible", "seen"), SEEN.items())
 def test_the_variable_is_read_as_cuda_reads_it(visible: str | None, seen: list[int]) -> None:
     assert gpus.seen(visible, UUIDS) == seen
     assert gpus.count(FOUR, {} if visible is None else {gpus.VISIBLE: visible}) == len(seen)
 
 
 @pytest.mark.parametrize(
-    "visible", ["", "-1", "0", "2,0", "0,-1,1", "0,1,0", "all", "1gpu2,2ampere", "GPU-b,3", "3,GPU-b"]
+    ("driver", "visible", "number"),
+    [
+        *((None, hidden, 0) for hidden in ("", "-1", "NoDevFiles")),  # without NVML only that is known
+        (None, None, None),
+        (None, "0", None),
+        (FOUR._replace(gpus=(FOUR.gpus[0]._replace(is_cut=True),)), None, None),  # instances are not counted
+        (FOUR, "MIG-4e2a", None),
+    ],
 )
-def test_torch_reads_it_so_too(visible: str) -> None:
-    """Its own reader, which leaves out what GPUs there are."""
-    torch_cuda = pytest.importorskip("torch.cuda")
-    if not hasattr(torch_cuda, "_parse_visible_devices"):
-        pytest.skip("this torch keeps its reader elsewhere")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(gpus.VISIBLE, visible)
-        assert len(torch_cuda._parse_visible_devices()) == len(gpus.seen(visible, UUIDS))
-
-
-def test_without_nvml_only_what_hides_everything_is_known() -> None:
-    assert gpus.count(None, {}) is None
-    assert gpus.count(None, {gpus.VISIBLE: "0"}) is None
-    for visible in ("", "-1", "NoDevFiles"):
-        assert gpus.count(None, {gpus.VISIBLE: visible}) == 0
-
-
-def test_instances_of_a_gpu_are_not_counted() -> None:
-    cut = FOUR._replace(gpus=(FOUR.gpus[0]._replace(is_cut=True),))
-    assert gpus.count(cut, {}) is None
-    assert gpus.count(FOUR, {gpus.VISIBLE: "MIG-4e2a"}) is None
+def test_how_many_there_are_may_be_unknown(driver: Driver | None, visible: str | None, number: int | None) -> None:
+    assert gpus.count(driver, {} if visible is None else {gpus.VISIBLE: visible}) == number
 
 
 # NVML
 
 
-SILENT = ("memory", "rates", "mig", "power", "default power", "clock", "reasons", "old reasons", "driver", "cuda")
-
-
 class NotSupported(Exception):
     pass
+
+
+Nvlinks = Sequence[set[int]]
+ANSWERS: dict[str, Callable[..., object]] = {
+    "DeviceGetMemoryInfo": lambda _: SimpleNamespace(total=80 * GB, used=GB),
+    "DeviceGetUtilizationRates": lambda _: SimpleNamespace(gpu=7, memory=1),
+    "DeviceGetMigMode": lambda index: [index, index],
+    "DeviceGetEnforcedPowerLimit": lambda _: 300_000,
+    "DeviceGetPowerManagementDefaultLimit": lambda _: 350_000,
+    "DeviceGetMaxClockInfo": lambda _, kind: 1980 if kind == FakeNvml.NVML_CLOCK_SM else 2619,
+    "DeviceGetCurrentClocksEventReasons": lambda index: 0x4 | 0x8 | 0x40 if index else 0x1,
+    "DeviceGetCurrentClocksThrottleReasons": lambda _: 0x20,  # as older drivers call it
+    "SystemGetDriverVersion": lambda: "550.54",
+    "SystemGetCudaDriverVersion_v2": lambda: 12040,
+}
+REASONS = "DeviceGetCurrentClocksEventReasons"
+P2P, TOPOLOGY = "DeviceGetP2PStatus", "DeviceGetTopologyCommonAncestor"
 
 
 class FakeNvml(ModuleType):
@@ -90,73 +74,29 @@ class FakeNvml(ModuleType):
     NVMLError = NotSupported
     NVML_CLOCK_SM = 1
 
-    def __init__(
-        self, number: int = 2, silent: Sequence[str] = (), version: int = 12040, nvlinks: Sequence[set[int]] = ()
-    ) -> None:
+    def __init__(self, number: int = 2, silent: Collection[str] = (), nvlinks: Nvlinks = ()) -> None:
         super().__init__("pynvml")
-        self.nvlinks = nvlinks
-        self.silent, self.open, self.number, self.version = silent, 0, number, version
+        self.open = 0
 
-    def _say(self, question: str, answer: object) -> object:
-        if question in self.silent:
-            raise NotSupported(question)
-        return answer
+        def status(one: int, other: int, over: int) -> int:
+            is_nvlink = {one, other} in nvlinks and over == 2  # NVML_P2P_CAPS_INDEX_NVLINK
+            return 0 if is_nvlink else 5  # NVML_P2P_STATUS_OK, …_NOT_SUPPORTED
 
-    def nvmlInit(self) -> None:
-        self._say("init", None)
-        self.open += 1
+        self._silent = silent
+        self._answers = ANSWERS | {
+            "Init": lambda: self._opened(1), "Shutdown": lambda: self._opened(-1), "DeviceGetCount": lambda: number,
+            "DeviceGetHandleByIndex": lambda index: index, "DeviceGetName": lambda _: b"NVIDIA H100",
+            "DeviceGetUUID": lambda index: UUIDS[index], P2P: status, TOPOLOGY: lambda *_: 50,
+        }  # fmt: skip
 
-    def nvmlShutdown(self) -> None:
-        self.open -= 1
+    def _opened(self, by: int) -> None:
+        self.open += by
 
-    def nvmlDeviceGetCount(self) -> object:
-        return self._say("count", self.number)
-
-    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
-        return index
-
-    def nvmlDeviceGetName(self, _: int) -> bytes:
-        return b"NVIDIA H100"
-
-    def nvmlDeviceGetUUID(self, index: int) -> str:
-        return UUIDS[index]
-
-    def nvmlDeviceGetMemoryInfo(self, _: int) -> object:
-        return self._say("memory", SimpleNamespace(total=80 * GB, used=GB))
-
-    def nvmlDeviceGetUtilizationRates(self, _: int) -> object:
-        return self._say("rates", SimpleNamespace(gpu=7, memory=1))
-
-    def nvmlDeviceGetMigMode(self, index: int) -> object:
-        return self._say("mig", [index, index])
-
-    def nvmlDeviceGetEnforcedPowerLimit(self, _: int) -> object:
-        return self._say("power", 300_000)
-
-    def nvmlDeviceGetPowerManagementDefaultLimit(self, _: int) -> object:
-        return self._say("default power", 350_000)
-
-    def nvmlDeviceGetMaxClockInfo(self, _: int, kind: int) -> object:
-        return self._say("clock", 1980 if kind == self.NVML_CLOCK_SM else 2619)
-
-    def nvmlDeviceGetCurrentClocksEventReasons(self, index: int) -> object:
-        return self._say("reasons", 0x4 | 0x8 | 0x40 if index else 0x1)
-
-    def nvmlDeviceGetCurrentClocksThrottleReasons(self, _: int) -> object:
-        return self._say("old reasons", 0x20)
-
-    def nvmlDeviceGetP2PStatus(self, one: int, other: int, over: int) -> object:
-        is_nvlink = {one, other} in self.nvlinks and over == 2  # NVML_P2P_CAPS_INDEX_NVLINK
-        return self._say("p2p", 0 if is_nvlink else 5)  # NVML_P2P_STATUS_OK, …_NOT_SUPPORTED
-
-    def nvmlDeviceGetTopologyCommonAncestor(self, *_: int) -> object:
-        return self._say("topology", 50)
-
-    def nvmlSystemGetDriverVersion(self) -> object:
-        return self._say("driver", "550.54")
-
-    def nvmlSystemGetCudaDriverVersion_v2(self) -> object:
-        return self._say("cuda", self.version)
+    def __getattr__(self, name: str) -> Callable[..., object]:
+        question = name.removeprefix("nvml")
+        if question not in self._answers:
+            raise AttributeError(name)
+        return failing(NotSupported(question)) if question in self._silent else self._answers[question]
 
 
 def told_by(nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch, *, with_links: bool = False) -> Driver | None:
@@ -167,20 +107,26 @@ def told_by(nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch, *, with_links: bool
     return told
 
 
-def test_nvml_tells_names_memory_and_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = told_by(FakeNvml(), monkeypatch)
-    assert told is not None
-    assert (told.version, told.cuda) == ("550.54", (12, 4))
-    limits = {"power_limit_w": 300, "default_power_limit_w": 350, "most_sm_mhz": 1980, "is_held_back": False}
-    assert told.gpus[0] == Gpu("NVIDIA H100", UUIDS[0], 80 * GB, GB, 7, **limits)
-    assert told.gpus[1].is_cut
-    assert [gpu.is_held_back for gpu in told.gpus] == [False, True]
+LIMITS = {"power_limit_w": 300, "default_power_limit_w": 350, "most_sm_mhz": 1980}
+WHOLE = Gpu("NVIDIA H100", UUIDS[0], 80 * GB, GB, 7, **LIMITS, is_held_back=False)
+OTHER = WHOLE._replace(uuid=UUIDS[1], is_cut=True, is_held_back=True)
+LITTLE = (Gpu("NVIDIA H100", UUIDS[0]), Gpu("NVIDIA H100", UUIDS[1]))
 
 
-def test_older_drivers_tell_by_another_name_why_clocks_are_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = told_by(FakeNvml(silent=("reasons",)), monkeypatch)
-    assert told is not None
-    assert told.gpus[0].is_held_back
+@pytest.mark.parametrize(
+    ("silent", "driver"),
+    [
+        ((), Driver("550.54", (12, 4), (WHOLE, OTHER))),
+        ((REASONS,), Driver("550.54", (12, 4), (WHOLE._replace(is_held_back=True), OTHER))),  # older drivers
+        (ANSWERS, Driver("?", None, LITTLE)),
+        (("Init",), None),
+        (("DeviceGetCount",), None),
+    ],
+)
+def test_nvml_tells_what_it_can(
+    silent: Collection[str], driver: Driver | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert told_by(FakeNvml(silent=silent), monkeypatch) == driver
 
 
 @pytest.mark.parametrize(
@@ -190,15 +136,13 @@ def test_older_drivers_tell_by_another_name_why_clocks_are_down(monkeypatch: pyt
         (FakeNvml(nvlinks=[{0, 1}]), ("NVLink: 0-1",)),
         (FakeNvml(4, nvlinks=[{0, 1}, {2, 3}]), ("NVLink: 0-1, 2-3", "SYS: 0-2, 0-3, 1-2, 1-3")),
         (FakeNvml(3, nvlinks=[{0, 1}, {0, 2}, {1, 2}]), ("NVLink between all 3",)),
-        (FakeNvml(3, nvlinks=[{0, 2}], silent=("topology",)), ("NVLink: 0-2",)),
-        (FakeNvml(silent=("p2p",)), ("SYS: 0-1",)),
-        (FakeNvml(silent=("p2p", "topology")), ()),
+        (FakeNvml(3, nvlinks=[{0, 2}], silent=(TOPOLOGY,)), ("NVLink: 0-2",)),
+        (FakeNvml(silent=(P2P,)), ("SYS: 0-1",)),
+        (FakeNvml(silent=(P2P, TOPOLOGY)), ()),
         (FakeNvml(1), ()),
     ],
 )
-def test_what_connects_gpus_is_asked_for_where_it_is_wanted(
-    nvml: FakeNvml, lines: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_connects_gpus_is_told(nvml: FakeNvml, lines: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     told, plain = (told_by(nvml, monkeypatch, with_links=wanted) for wanted in (True, False))
     assert told is not None
     assert plain is not None
@@ -206,7 +150,6 @@ def test_what_connects_gpus_is_asked_for_where_it_is_wanted(
 
 
 def test_the_numbers_are_those_of_nvmls_header() -> None:
-    """As its Python binding has them."""
     import pynvml
 
     assert (pynvml.NVML_P2P_CAPS_INDEX_NVLINK, pynvml.NVML_P2P_STATUS_OK) == (gpus.OVER_NVLINK, gpus.P2P_OK)
@@ -214,26 +157,12 @@ def test_the_numbers_are_those_of_nvmls_header() -> None:
     assert [getattr(pynvml, f"NVML_TOPOLOGY_{level}") for level in levels] == [*gpus.PCIE_LEVELS]
 
 
-def test_what_a_gpu_does_not_tell_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = told_by(FakeNvml(silent=SILENT), monkeypatch)
-    assert told is not None
-    assert told == Driver("?", None, (Gpu("NVIDIA H100", UUIDS[0]), Gpu("NVIDIA H100", UUIDS[1])))
-
-
-@pytest.mark.parametrize("silent", ["init", "count"])
-def test_an_nvml_that_fails_tells_nothing(silent: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert told_by(FakeNvml(silent=(silent,)), monkeypatch) is None
-
-
-def test_nvml_is_not_touched_where_there_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpus, "surely_none", lambda: True)
-    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())  # which would tell of two
-    assert gpus.ask() is None
-
-
 @pytest.mark.skipif(not gpus.surely_none(), reason="this machine has a GPU")
-def test_the_real_library_tells_nothing_where_there_is_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_told_where_there_is_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpus, "surely_none", lambda: False)
+    assert gpus.ask() is None
+    monkeypatch.setattr(gpus, "surely_none", lambda: True)
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())  # which would tell of two, and is not touched
     assert gpus.ask() is None
 
 
@@ -253,12 +182,9 @@ SAID = "cuda: Optional[str] = {}\nhip: Optional[str] = {}\n"
     ],
 )
 def test_what_torch_is_built_for_is_read_and_not_run(text: str, build: Build | None) -> None:
-    assert gpus.built(f"from typing import Optional\n__all__ = ['cuda', 'hip']\n{text}") == build
-
-
-def test_the_installed_torch_says_so_itself() -> None:
     import torch  # here: nothing else in this room needs it
 
+    assert gpus.built(f"from typing import Optional\n__all__ = ['cuda', 'hip']\n{text}") == build
     assert gpus.built_for() == Build(torch.version.cuda, torch.version.hip)
 
 
@@ -274,9 +200,7 @@ def test_the_installed_torch_says_so_itself() -> None:
         ((12, 4), None, False),
     ],
 )
-def test_a_driver_is_too_old_for_a_newer_major_version(
-    knows: tuple[int, int] | None, build: Build | None, too_old: bool
-) -> None:
+def test_a_driver_may_be_too_old(knows: tuple[int, int] | None, build: Build | None, too_old: bool) -> None:
     assert gpus.is_too_old(Driver("550", knows, ()), build) is too_old
 
 
@@ -287,47 +211,34 @@ def test_a_driver_is_too_old_for_a_newer_major_version(
     ("devices", "variables", "words"),
     [
         (0, {}, "no GPU"),
-        (0, {gpus.VISIBLE: "0"}, "no GPU"),
         (1, {}, "1 GPU"),
         (4, {}, "4 GPUs"),
         (4, {gpus.VISIBLE: "0,2"}, "2 of 4 GPUs"),
         (4, {gpus.VISIBLE: "0,1,2,3"}, "4 GPUs"),
         (2, {gpus.VISIBLE: ""}, "0 of 2 GPUs"),
-        (4, {gpus.VISIBLE: "GPU-a,GPU-b,GPU-c"}, "3 of 4 GPUs"),
     ],
 )
-def test_the_console_counts_device_files_and_what_hides_them(
-    devices: int, variables: dict[str, str], words: str
-) -> None:
+def test_the_console_counts_device_files_and_what_hides(devices: int, variables: dict[str, str], words: str) -> None:
     assert machine.gpus_in_short(devices, variables) == words
 
 
-def test_a_run_keeps_what_gpus_it_had(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert gpus_of(None) == {}
-    assert gpus_of(Driver("550.54", None, (Gpu("H100", UUIDS[0], None),)))["gpus"] == ["H100"]
-    monkeypatch.setenv(gpus.VISIBLE, "1")
-    monkeypatch.setattr(gpus, "ask", lambda **_: FOUR)
-    kept = describe()
-    assert kept["gpus"] == ["H100, 80 GB"] * 4
-    assert (kept["gpu_driver"], kept["gpus_visible"]) == ("550.54 (CUDA 12.4)", "1")
-    assert "gpu_links" not in kept  # of which this NVML says nothing
-    assert gpus_of(FOUR._replace(links=("SYS: 0-1",)))["gpu_links"] == ["SYS: 0-1"]
-
-
-def test_a_run_keeps_the_power_limits_of_its_gpus() -> None:
-    limited = Gpu("H100", UUIDS[0], power_limit_w=300.0, default_power_limit_w=700.0)
-    kept = gpus_of(Driver("550.54", None, (limited, Gpu("H100", UUIDS[1]))))
-    assert kept["gpu_power_limit_w"] == [300.0, None]
-    assert kept["gpu_default_power_limit_w"] == [700.0, None]
-    assert not [key for key in gpus_of(FOUR) if "power" in key]  # of which this NVML says nothing
-
-
 @pytest.mark.parametrize("package", ["nvidia-nccl-cu12", "nvidia-nccl-cu13", None])
-def test_the_package_of_nccl_is_named_where_there_are_gpus(
-    package: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_keeps_what_gpus_and_what_nccl_it_had(package: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(gpus.VISIBLE, "1")
     monkeypatch.setattr(machine, "installed", lambda name: "2.28.9" if name == package else None)
     monkeypatch.setattr(gpus, "ask", lambda **_: None)
     assert "nccl" not in describe()["packages"]
     monkeypatch.setattr(gpus, "ask", lambda **_: FOUR)
-    assert describe()["packages"].get("nccl") == (package and "2.28.9")
+    kept = describe()
+    assert kept["packages"].get("nccl") == (package and "2.28.9")
+    assert kept["gpus"] == ["H100, 80 GB"] * 4
+    assert (kept["gpu_driver"], kept["gpus_visible"]) == ("550.54 (CUDA 12.4)", "1")
+    assert not [key for key in kept if "links" in key or "power" in key]  # of which this NVML says nothing
+
+
+def test_a_run_keeps_the_links_and_power_limits_of_its_gpus() -> None:
+    assert gpus_of(None) == {}
+    limited = Gpu("H100", UUIDS[0], power_limit_w=300.0, default_power_limit_w=700.0)
+    kept = gpus_of(Driver("550.54", None, (limited, Gpu("H100", UUIDS[1])), links=("SYS: 0-1",)))
+    assert (kept["gpus"], kept["gpu_links"]) == (["H100"] * 2, ["SYS: 0-1"])
+    assert (kept["gpu_power_limit_w"], kept["gpu_default_power_limit_w"]) == ([300.0, None], [700.0, None])

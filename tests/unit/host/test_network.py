@@ -1,39 +1,33 @@
 """By which interface and port a host is reached: chosen before anything starts, and loopback never."""
 
 import socket
+from collections.abc import Callable
 
 import pytest
 
 from ddptui.host import network
 from ddptui.host.network import Interface, NetworkError, choose_interface, interface_towards, is_free, port_of, resolve
 
+Given = Callable[..., None]
 LOOPBACK, ETHERNET, FAST = Interface("lo", "127.0.0.1"), Interface("eth0", "10.1.0.7"), Interface("ib0", "10.2.0.7")
 
 
 @pytest.fixture
-def there(monkeypatch: pytest.MonkeyPatch) -> "Given":
-    return Given(monkeypatch)
-
-
-class Given:
+def there(monkeypatch: pytest.MonkeyPatch) -> Given:
     """A host with these interfaces, whose routes lead out by one of them, or nowhere."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._monkeypatch = monkeypatch
+    def given(*interfaces: Interface, outward: Interface | None = None) -> None:
+        monkeypatch.setattr(network, "interfaces", lambda: list(interfaces))
+        monkeypatch.setattr(network, "source_address", lambda _: outward.address if outward else None)
 
-    def __call__(self, *interfaces: Interface, outward: Interface | None = None) -> None:
-        self._monkeypatch.setattr(network, "interfaces", lambda: list(interfaces))
-        self._monkeypatch.setattr(network, "source_address", lambda _: outward.address if outward else None)
+    return given
 
 
 def test_the_way_out_is_chosen_or_what_is_named(there: Given) -> None:
     there(LOOPBACK, ETHERNET, FAST, outward=ETHERNET)
     assert choose_interface() == ETHERNET
     assert choose_interface("ib0") == FAST
-
-
-def test_the_only_one_is_chosen_where_no_route_leads_out(there: Given) -> None:
-    there(LOOPBACK, FAST)
+    there(LOOPBACK, FAST)  # the only one, where no route leads out
     assert choose_interface() == FAST
 
 
@@ -49,9 +43,7 @@ NO_ETH9 = "no interface 'eth9' is up and has an IPv4 address; choose among lo (1
         ((LOOPBACK,), None, "this host has only loopback"),
     ],
 )  # fmt: skip
-def test_what_no_other_host_could_reach_is_refused(
-    there: Given, interfaces: tuple[Interface, ...], name: str | None, why: str
-) -> None:
+def test_no_unreachable_is_taken(there: Given, interfaces: tuple[Interface, ...], name: str | None, why: str) -> None:
     there(*interfaces)
     with pytest.raises(NetworkError) as refused:
         choose_interface(name)
@@ -86,15 +78,12 @@ def test_a_name_that_stands_for_loopback_is_refused(monkeypatch: pytest.MonkeyPa
         resolve("node-2")
 
 
-def test_ports_stay_below_those_that_systems_hand_out() -> None:
+def test_ports_stay_below_those_that_systems_hand_out_and_one_that_is_taken_is_seen() -> None:
     ports = {port_of(f"run-{number}", number) for number in range(1000)}
     assert len(ports) > 900
     assert min(ports) >= 1024
     assert max(ports) < 32_768
     assert port_of("run", 1) == port_of("run", 1) != port_of("run", 2)
-
-
-def test_a_port_that_is_taken_is_seen() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -12,8 +12,6 @@ from ddptui.host.own_code import located, problem_of, sources_of
 
 WORKS = "from os import path as where\nif True:\n    late = print\nclass Mine: ...\nasync def average(tensors): ...\n"
 
-TOO_LONG = f"{300 * 'x'}.py:f"  # for a file's name
-
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -32,17 +30,8 @@ def test_a_file_beside_the_preset_comes_before_one_in_the_current_folder(here: P
     assert located(named("mine.py:f"), here / "presets").strategy == f"{here}/mine.py:f"
     (here / "presets" / "mine.py").touch()
     assert located(named("mine.py:f"), here / "presets").strategy == f"{here}/presets/mine.py:f"
-
-
-@pytest.mark.parametrize(
-    "value", ["mine.py:f", "package.module:f", "/nowhere/mine.py:f", f"{300 * 'x'}.py:f", "all_reduce"]
-)
-def test_what_is_in_neither_keeps_its_name(here: Path, value: str) -> None:
-    assert located(named(value), here / "presets") == named(value)
-
-
-def test_models_datasets_and_delays_are_found_likewise(here: Path) -> None:
-    (here / "mine.py").touch()
+    for value in ("theirs.py:f", "package.module:f", "/nowhere/mine.py:f", f"{300 * 'x'}.py:f", "all_reduce"):
+        assert located(named(value), here / "presets") == named(value)  # what is in neither keeps its name
     delay = {"at": "mine.py:late", "ranks": [1]}
     trial = make_trial({"model": "mine.py:net", "dataset": "mine.py:load", "bottleneck": [delay]})
     assert [own.source for own in own_codes(located(trial, here)).values()] == [f"{here}/mine.py"] * 3

@@ -41,8 +41,8 @@ for line in sys.stdin:
         ("garbage", "could not be started, or its answer not parsed"),
     ],
 )
-def test_a_process_that_dies_or_fails_says_why_and_the_next_question_is_answered(
-    question: str, why: str, module: Callable[[str], str]
+def test_who_dies_or_fails_says_why_and_another_answers(
+    question: str, why: str, module: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Child(module(FAKE)) as asked:
         with pytest.raises(NoAnswer) as no:
@@ -50,6 +50,9 @@ def test_a_process_that_dies_or_fails_says_why_and_the_next_question_is_answered
         assert why in str(no.value)
         assert "\n" not in str(no.value)
         assert asked.ask("anything")["pid"] > 0
+    monkeypatch.setattr(subprocess, "Popen", failing_with(errno.EAGAIN))
+    with Child("workers.doctor.host") as asked, pytest.raises(NoAnswer, match="Resource temporarily unavailable"):
+        asked.ask("clock")
 
 
 def test_a_process_that_hangs_is_killed_with_its_family(module: Callable[[str], str], tmp_path: Path) -> None:
@@ -63,24 +66,10 @@ def test_a_process_that_hangs_is_killed_with_its_family(module: Callable[[str], 
         with suppress(psutil.NoSuchProcess):
             assert not survivors([psutil.Process(int((tmp_path / "started").read_text()))], timeout_s=10)
         assert asked.ask("anything")["pid"] != first
-
-
-def test_an_unexpected_end_kills_the_process_at_once(module: Callable[[str], str]) -> None:
-    def interrupted() -> int:
-        with Child(module(FAKE)) as asked:
-            pids.append(asked.ask("anything")["pid"])
-            raise KeyboardInterrupt
-
-    pids: list[int] = []
-    with pytest.raises(KeyboardInterrupt):
-        interrupted()
-    assert not psutil.pid_exists(pids[0])
-
-
-def test_a_process_that_cannot_be_started_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subprocess, "Popen", failing_with(errno.EAGAIN))
-    with Child("workers.doctor.host") as asked, pytest.raises(NoAnswer, match="Resource temporarily unavailable"):
-        asked.ask("clock")
+    with suppress(KeyboardInterrupt), Child(module(FAKE)) as asked:
+        last = asked.ask("anything")["pid"]
+        raise KeyboardInterrupt
+    assert not psutil.pid_exists(last)  # at once
 
 
 def test_what_is_printed_besides_is_no_answer_and_an_error_is_one(module: Callable[[str], str]) -> None:

@@ -37,15 +37,8 @@ def test_a_line_is_numbered_as_python_does(script: Path) -> None:
     assert [line(script, number) for number in (1, 2, 4, 5)] == ["import torch", "", "def f():", "pass"]
     assert line(script, 3) == r"x = 1   # \x0cone"
     assert line("train.py", 5) == "pass"
-
-
-@pytest.mark.parametrize("number", [-1, 0, 6, 10**9])
-def test_there_is_no_such_line(number: int, script: Path) -> None:
-    assert line(script, number) == ""
-
-
-def test_a_rank_on_another_host_has_other_files(script: Path) -> None:
-    assert line(script, host=f"{HERE}-2") == line(script, host="") == ""
+    assert {line(script, number) for number in (-1, 0, 6, 10**9)} == {""}
+    assert line(script, host=f"{HERE}-2") == line(script, host="") == ""  # which has other files
 
 
 def test_a_line_that_may_have_changed_since_the_run_is_not_shown(script: Path) -> None:
@@ -55,17 +48,14 @@ def test_a_line_that_may_have_changed_since_the_run_is_not_shown(script: Path) -
     assert line(script, started="") == line(script, started="yesterday") == ""
 
 
-def test_a_changed_file_is_read_again(script: Path) -> None:
+def test_a_file_is_read_once_and_again_when_it_has_changed(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert line(script) == "import torch"
+    with monkeypatch.context() as patch:
+        patch.setattr("ddptui.host.source.read_plain", lambda *_: pytest.fail("read again"))
+        assert line(script, 5) == "pass"
     script.write_text("import jax\n")
     os.utime(script, (1e9, 1e9))
     assert line(script) == "import jax"
-
-
-def test_a_file_is_read_once(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert line(script) == "import torch"
-    monkeypatch.setattr("ddptui.host.source.read_plain", lambda *_: pytest.fail("read again"))
-    assert line(script, 5) == "pass"
 
 
 def test_files_that_are_not_read(tmp_path: Path) -> None:
@@ -77,21 +67,21 @@ def test_files_that_are_not_read(tmp_path: Path) -> None:
     (tmp_path / "loop.py").symlink_to("loop.py")
     with (tmp_path / "huge.py").open("wb") as huge:
         huge.truncate(2**20 + 1)
-    names = [path.name for path in tmp_path.iterdir()]
-    assert len(names) == 7
-    assert {name: line(tmp_path / name) for name in [*names, "missing.py", "a\0.py"]} == dict.fromkeys(
-        [*names, "missing.py", "a\0.py"], ""
-    )
+    names = [path.name for path in tmp_path.iterdir()] + ["missing.py", "a\0.py"]
+    assert [line(tmp_path / name) for name in names] == [""] * 9
 
 
-def test_a_file_of_a_megabyte_is_read_and_its_long_lines_are_cut(tmp_path: Path) -> None:
-    (tmp_path / "large.py").write_bytes(b"x" * 2**20)
-    assert line(tmp_path / "large.py") == "x" * (LONGEST - 1) + "…"
-
-
-def test_bytes_that_are_no_text_are_made_printable(tmp_path: Path) -> None:
-    (tmp_path / "binary.py").write_bytes(b"\xff\x00\x1b[2J\xe2\x80\xae = 1\n")
-    assert line(tmp_path / "binary.py") == r"�\x00\x1b[2J\u202e = 1"
+@pytest.mark.parametrize(
+    ("content", "shown"),
+    [
+        (b"x" * 2**20, "x" * (LONGEST - 1) + "…"),
+        (b"\xff\x00\x1b[2J\xe2\x80\xae = 1\n", r"�\x00\x1b[2J\u202e = 1"),
+    ],
+    ids=["a megabyte", "no text"],
+)
+def test_a_line_is_cut_and_made_printable(content: bytes, shown: str, tmp_path: Path) -> None:
+    (tmp_path / "file.py").write_bytes(content)
+    assert line(tmp_path / "file.py") == shown
 
 
 def test_the_labs_own_files_are_beside_its_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,15 +1,19 @@
-"""Temporary folders go with their process, and only with it, in whatever container it runs."""
+"""What processes share in whatever container they run: a clock; and temporary folders, which go with their process."""
 
 import os
+import platform
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from ddptui.host import clock
+from ddptui.host.clock import own_clock
 from ddptui.host.folders import TemporaryFolder
 
-ELSEWHERE = ["unshare", "--user", "--map-root-user", "--pid", "--fork"]  # where no process of this test has an id
+OTHER_PROCESSES = ["unshare", "--user", "--map-root-user", "--pid", "--fork"]  # where no process of this test has an id
 MAKE = "import os, sys; from pathlib import Path; from ddptui.host.folders import TemporaryFolder; "
 MAKE += "folder = TemporaryFolder('kind', Path(sys.argv[1])); print(folder.path, flush=True); "
 
@@ -22,13 +26,13 @@ def make(parent: Path, then: str, *container: str) -> tuple[Path, int]:
 
 
 @pytest.mark.skipif(
-    subprocess.run([*ELSEWHERE, "true"], capture_output=True, check=False).returncode != 0,
+    subprocess.run([*OTHER_PROCESSES, "true"], capture_output=True, check=False).returncode != 0,
     reason="this machine allows no namespaces",
 )
 def test_another_container_with_the_same_folder_leaves_what_is_in_use(tmp_path: Path) -> None:
     folder = TemporaryFolder("kind", tmp_path)
     (folder.path / "socket").touch()
-    _, code = make(tmp_path, "folder.remove()", *ELSEWHERE)
+    _, code = make(tmp_path, "folder.remove()", *OTHER_PROCESSES)
     assert code == 0
     assert (folder.path / "socket").exists()
     folder.remove()
@@ -45,3 +49,32 @@ def test_what_a_killed_process_has_left_is_removed_though_its_process_id_is_in_u
     folder = TemporaryFolder("kind", tmp_path)
     assert sorted(tmp_path.iterdir()) == sorted([folder.path, *others])
     folder.remove()
+
+
+# Which clock a process tells the time by
+
+
+TELL = "from ddptui.host.clock import own_clock; print(own_clock())"
+
+
+def told_by(*prefix: str) -> str:
+    command = [*prefix, sys.executable, "-c", TELL]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_all_processes_of_a_host_have_one() -> None:
+    assert told_by() == own_clock() != ""
+
+
+def test_in_a_time_namespace_it_is_another_one() -> None:
+    elsewhere = ("unshare", "-T", "--monotonic=1000", "--fork", "--kill-child")
+    if not shutil.which("unshare") or subprocess.run([*elsewhere, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("a time namespace needs unshare (util-linux), root, and a kernel that has them")
+    assert told_by(*elsewhere) != own_clock()
+
+
+def test_where_the_system_does_not_tell_it_is_the_hosts_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(clock, "TIME_NAMESPACE", tmp_path / "none")
+    assert own_clock().endswith("/0")
+    monkeypatch.setattr(clock, "BOOT", tmp_path / "none")
+    assert own_clock() == platform.node()

@@ -1,4 +1,4 @@
-"""How a run goes, in one sentence."""
+"""How a run goes, in one sentence; how far it has come, and how long it may still take."""
 
 import msgspec
 import pytest
@@ -7,10 +7,13 @@ from msgspec.structs import replace
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck
 from ddptui.live import headline
+from ddptui.live.fold import RATE_OVER, fold
 from ddptui.live.monitor import RunMonitor
+from ddptui.live.state import Live
 from ddptui.wire.messages import Position, Slept, Step
 from ddptui.wire.records import Injection, Load, Message, Notice
 from tests.support.builders import (
+    LAUNCHED_MS,
     MS,
     SAVING,
     done,
@@ -24,6 +27,7 @@ from tests.support.builders import (
     preset_of,
     ready,
     step,
+    two_trials,
 )
 from tests.support.traces import delayed, trace, works_of
 
@@ -74,49 +78,38 @@ def test_what_a_check_finds_wrong_is_said_before_who_is_late() -> None:
     assert headline.checks(monitor) == ""
 
 
-def test_before_the_first_launch_it_starts() -> None:
-    assert said() == "starting: importing torch"
-    command = preset_of({"kind": "command", "trial": [{"name": "a", "launch": "command", "command": ["true"]}]})
-    assert headline.sentence(RunMonitor(), {}, command, 0) == "starting"
+QUEUED = Notice(at_ns=1, text="job 17 is queued: Resources")
+STILL = Notice(at_ns=1, text="no step for 20 s: rank 0 is in step 3\nrank 0: save (train.py:18)")
+BEGUN = [launched(), hello(0), hello(1)]
+KILLED = "rank 1 was killed by SIGKILL"
 
 
-def test_what_a_launch_waits_for_elsewhere_is_said_until_a_rank_is_here() -> None:
-    queued = Notice(at_ns=1, text="job 17 is queued: Resources")
-    assert said(launched(), queued) == "job 17 is queued: Resources"
-    assert said(launched(), queued, Notice(at_ns=2, text="job 17 runs on n1")) == "job 17 runs on n1"
-    assert said(launched(), queued, hello(1)) == "starting: 1 of 2 ranks connected"
-    assert said(launched(), queued, launched()) == "starting: 0 of 2 ranks connected"
-
-
-def test_until_all_have_made_a_step_it_is_said_who_is_here() -> None:
-    assert said(launched()) == "starting: 0 of 2 ranks connected"
-    assert said(launched(), hello(1)) == "starting: 1 of 2 ranks connected"
-    assert said(launched(), hello(0), hello(1), step(0)) == "starting: 2 of 2 ranks connected, 1 ready"
-    both = [launched(), hello(0), hello(1), ready(0), ready(1)]
-    assert said(*both) == "starting: the first step is under way"
-    assert said(launched(), ranks=1) == "starting: 0 of 1 rank connected"
-
-
-def test_when_it_is_over_it_is_said_how_it_ended() -> None:
-    assert said(*journal("a")) == "done"
-    assert said(launched(), ended("interrupted")) == "interrupted"
-    assert said(launched(), ended("skipped")) == "skipped"
-    assert said(launched(), ended("failed")) == "failed: no reason is known"
-
-
-def test_of_a_failure_the_first_line_is_said() -> None:
-    killed = failure("a", error="rank 1 was killed by SIGKILL\nthe log's end")
-    assert said(*killed) == "failed: rank 1 was killed by SIGKILL"
-    assert said(*failure("a", error="[/red] no")) == "failed: [/red] no"
-    assert two(*failure("b"), *journal("a")) == "failed: b (rank 1 was killed by SIGKILL)"
+@pytest.mark.parametrize(
+    ("messages", "words"),
+    [
+        ([], "starting: importing torch"),
+        ([launched(), QUEUED], "job 17 is queued: Resources"),
+        ([launched(), QUEUED, Notice(at_ns=2, text="job 17 runs on n1")], "job 17 runs on n1"),
+        ([launched(), QUEUED, hello(1)], "starting: 1 of 2 ranks connected"),
+        ([launched(), QUEUED, launched()], "starting: 0 of 2 ranks connected"),
+        ([launched(), STILL], "no step for 20 s: rank 0 is in step 3"),
+        ([*BEGUN, step(0)], "starting: 2 of 2 ranks connected, 1 ready"),
+        ([*BEGUN, ready(0), ready(1)], "starting: the first step is under way"),
+        ([*BEGUN, step(0), step(1)], "no waits measured yet"),
+        (journal("a"), "done"),
+        ([launched(), ended("interrupted")], "interrupted"),
+        ([launched(), ended("skipped")], "skipped"),
+        ([launched(), ended("failed")], "failed: no reason is known"),
+        (failure("a", error=f"{KILLED}\nthe log's end"), f"failed: {KILLED}"),
+    ],
+)
+def test_until_something_is_measured_it_says_how_far_it_is_or_how_it_ended(messages: list[Message], words: str) -> None:
+    assert said(*messages) == words
 
 
 def test_one_rank_has_nobody_to_wait_for() -> None:
+    assert said(launched(), ranks=1) == "starting: 0 of 1 rank connected"
     assert said(launched(), hello(0, world_size=1), step(0), ranks=1) == "one process, so there is nobody to wait for"
-
-
-def test_without_operations_nothing_is_known_of_waiting() -> None:
-    assert said(launched(), hello(0), hello(1), step(0), step(1)) == "no waits measured yet"
 
 
 def test_who_is_waited_for_is_named_with_how_late_it_is_and_where() -> None:
@@ -127,37 +120,10 @@ def test_who_is_waited_for_is_named_with_how_late_it_is_and_where() -> None:
     assert words.endswith(
         ". Ranks idle 39% of the time for a late rank, 3% in transfers"
     )  # half the ranks: 25 ms of a step of 32
-
-
-@pytest.mark.parametrize("at", ["data", "aggregate"])
-def test_the_phase_is_the_one_in_which_it_is_late(at: str) -> None:
-    assert f"a step, in {at}. " in said(*trained_together(25.0, at=at))
-
-
-def test_of_more_ranks_all_but_one_wait() -> None:
-    assert "idle 58% of the time for a late rank" in said(*trained_together(25.0, ranks=4))
-
-
-def test_a_rank_that_is_slower_in_all_it_does_is_late_in_every_phase() -> None:
+    assert said(*trained_together(25.0), states={0: "running", 1: "waiting for rank 0"}) == words  # who goes on
+    assert "idle 58% of the time for a late rank" in said(*trained_together(25.0, ranks=4))  # all but one wait
+    assert "a step, in aggregate. " in said(*trained_together(25.0, at="aggregate"))
     assert "a step, in every phase (× 2.99). " in said(*trained_together(0.0, slower=3.0))
-
-
-def test_where_nobody_waits_much_only_the_shares_are_said() -> None:
-    words = said(*trained_together(0.0))
-    assert words.endswith("in transfers")
-    assert "holds everyone up" not in words
-    assert " of the time for a late rank, " in words
-
-
-def test_much_waiting_for_nobody_in_particular_is_said_to_be_so() -> None:
-    works = works_of(1, skew=0.0)
-    for place, name in ((0, 1), (1, 0)):
-        works, _ = delayed(works, name, "forward", lambda step, place=place: 25.0 if step % 2 == place else 0.0)
-    told = trace(works)
-    heard: list[Message] = [own for together in zip(*told.values(), strict=True) for own in together]
-    assert said(launched(), hello(0), hello(1), *heard).startswith(
-        "Ranks wait by turns: no rank stands out. Ranks idle"
-    )
 
 
 @pytest.mark.parametrize(("queued_ms", "others", "is_said"), [(60.0, 1.0, True), (0.0, 1.0, False), (60.0, 0.0, False)])
@@ -172,13 +138,25 @@ def test_a_rank_is_late_whose_core_other_programs_have(queued_ms: float, others:
     assert words.count("⚠") == bool(others)
 
 
-def test_a_rank_that_may_be_late_by_chance_is_named_with_the_doubt_and_the_opposite_is_not_said() -> None:
-    few = trained_together(25.0)[: 3 + 2 * 5]
-    words = said(*few)
-    assert words.startswith(
-        "The others waited for rank 1 78% of the time; the cause is uncertain, since 5 steps are few. "
-    )
+def test_where_it_may_be_chance_or_nobody_stands_out_that_is_said() -> None:
+    words = said(*trained_together(0.0))
+    assert words.endswith("in transfers")
+    assert "holds everyone up" not in words
+    assert " of the time for a late rank, " in words
+    works = works_of(1, skew=0.0)
+    for place, name in ((0, 1), (1, 0)):
+        works, _ = delayed(works, name, "forward", lambda step, place=place: 25.0 if step % 2 == place else 0.0)
+    heard: list[Message] = [own for together in zip(*trace(works).values(), strict=True) for own in together]
+    words = said(launched(), hello(0), hello(1), *heard)
+    assert words.startswith("Ranks wait by turns: no rank stands out. Ranks idle")
+    words = said(*trained_together(25.0)[: 3 + 2 * 5])
+    doubt = "The others waited for rank 1 78% of the time; the cause is uncertain, since 5 steps are few. "
+    assert words.startswith(doubt)
     assert "no rank stands out" not in words
+    *before, last = trained_together(25.0)
+    words = said(*before, replace(last, collectives=()))
+    assert words.startswith("ranks call different operations: ")
+    assert "waiting for" not in words
 
 
 def test_a_rank_that_the_lab_itself_delays_is_named_as_such_and_not_doubted() -> None:
@@ -233,12 +211,23 @@ def beat(rank: int, position: Position) -> Message:
 
 def test_ranks_that_stand_still_come_first() -> None:
     put_in = Injection(at_ns=4_000 * MS, bottleneck=(LATE,))
-    beats = [beat(0, WAITS), beat(1, Position(step=100, passed=("data",)))]
-    words = said(*trained_together(0.0), *beats, put_in, states={0: "stalled (5 s)", 1: "stalled (5 s)"})
-    assert words == (
+    still, beats = (
+        {0: "stalled (5 s)", 1: "stalled (5 s)"},
+        [beat(0, WAITS), beat(1, Position(step=100, passed=("data",)))],
+    )
+    assert said(*trained_together(0.0), *beats, put_in, states=still) == (
         "rank 1 has not arrived at all_reduce 0 of step 100: it is in step 100, in forward; rank 0 waits there "
         "· You delay rank 1 by 20 ms in forward"
     )
+    going = [*trained_together(0.0), beat(0, WAITS), beat(1, replace(WAITS, step=99))]
+    last_ns = max(message.end_ns for message in going if isinstance(message, Step))
+    beats_on = replace(beat(0, WAITS), at_ns=last_ns + 9_000 * MS)  # a silent one may not be where it was last
+    states = {0: "waiting for rank 1 (5 s)", 1: "stalled (5 s)"}
+    words = said(*going, beats_on, states=states, now_ns=last_ns + 9_500 * MS)
+    assert words.startswith("rank 1 has not arrived at all_reduce 0 of step 100: it sends no heartbeats; rank 0")
+    many = [*trained_together(0.0, ranks=4), *(beat(rank, WAITS) for rank in range(4))]
+    words = said(*many, states=dict.fromkeys(range(4), "stalled (4 s)"), ranks=4)
+    assert words == "ranks 0–3 wait in all_reduce 0 of step 100, which does not finish"
 
 
 COMMAND = {"kind": "command", "trial": [{"name": "a", "launch": "command", "command": ["true"]}]}
@@ -246,6 +235,7 @@ COMMAND = {"kind": "command", "trial": [{"name": "a", "launch": "command", "comm
 
 def test_of_a_watched_rank_the_line_of_its_code_is_said_also_when_it_has_left_its_loop() -> None:
     monitor = RunMonitor()
+    assert headline.sentence(monitor, {}, preset_of(COMMAND), 0) == "starting"
     reduces = Position(step=100, calls=1, number=0, kind="all_reduce", seq=9, bytes=4096)
     saves = replace(heartbeat(1), position=Position(step=99), stack=SAVING)
     monitor.add([*trained_together(0.0), beat(0, reduces), saves, done(2)])
@@ -257,40 +247,6 @@ def test_of_a_watched_rank_the_line_of_its_code_is_said_also_when_it_has_left_it
     assert "all_reduce (4 KB) of step 100" in words
     monitor.add([done(1)])
     assert "has left its training loop after 100 steps" in headline.sentence(monitor, still, preset_of(COMMAND), 0)
-
-
-def test_of_a_notice_the_first_line_is_said() -> None:
-    queued = Notice(at_ns=1, text="no step for 20 s: rank 0 is in step 3\nrank 0: save (train.py:18)")
-    assert said(launched(), queued) == "no step for 20 s: rank 0 is in step 3"
-
-
-def test_a_rank_that_is_silent_is_not_believed_to_be_where_it_was_last() -> None:
-    beats = [beat(0, WAITS), beat(1, msgspec.structs.replace(WAITS, step=99))]
-    going = [*trained_together(0.0), *beats]
-    states = {0: "waiting for rank 1 (5 s)", 1: "stalled (5 s)"}
-    last_ns = max(message.end_ns for message in going if isinstance(message, Step))
-    beats_on = msgspec.structs.replace(beats[0], at_ns=last_ns + 9_000 * MS)
-    words = said(*going, beats_on, states=states, now_ns=last_ns + 9_500 * MS)
-    assert words.startswith("rank 1 has not arrived at all_reduce 0 of step 100: it sends no heartbeats; rank 0")
-
-
-def test_of_many_that_stand_still_it_is_said_in_few_words() -> None:
-    beats = [beat(rank, WAITS) for rank in range(4)]
-    words = said(*trained_together(0.0, ranks=4), *beats, states=dict.fromkeys(range(4), "stalled (4 s)"), ranks=4)
-    assert words == "ranks 0–3 wait in all_reduce 0 of step 100, which does not finish"
-
-
-def test_states_of_ranks_that_go_on_are_not_said() -> None:
-    states = {0: "running", 1: "waiting for rank 0", 2: "evaluating"}
-    assert said(*trained_together(0.0), states=states) == said(*trained_together(0.0))
-
-
-def test_ranks_that_do_different_things_are_told_so_in_place_of_a_verdict() -> None:
-    *before, last = trained_together(25.0)
-    odd = msgspec.structs.replace(last, collectives=())
-    words = said(*before, odd)
-    assert words.startswith("ranks call different operations: ")
-    assert "waiting for" not in words
 
 
 def two(*messages: Message) -> str:
@@ -310,3 +266,114 @@ def test_the_verdict_on_a_trial_stays_until_the_next_one_has_one() -> None:
     assert late not in two(*told, launched("b"), *trained_together(0)[1:])
     failed = two(*told[:-1], ended("failed", "killed"), launched("b"))
     assert failed == "starting: 0 of 2 ranks connected"
+    assert two(*failure("b"), *journal("a")) == f"failed: b ({KILLED})"
+
+
+# Progress
+
+
+FOUR = two_trials()  # launches, where all goes well
+ALONE = preset_of({"trial": [{"name": "a"}]})
+AFTER_10_S = (LAUNCHED_MS + 10_000) * MS
+
+
+def live_of(*messages: Message) -> Live:
+    return fold(Live(), messages)
+
+
+def running(steps: int = 0, of: int | None = 4) -> list[Message]:
+    """A launch of which so many steps are over."""
+    told: list[Message] = [step(rank, number) for number in range(steps) for rank in (0, 1)]
+    return [launched("b"), hello(0), hello(1), *(replace(ready(rank), steps=of) for rank in (0, 1)), *told]
+
+
+def left(live: Live, preset: Preset = FOUR, now_ns: int = AFTER_10_S) -> float | None:
+    return headline.left_s(preset, live, now_ns)
+
+
+def test_how_far_an_epoch_is_stands_for_steps_whose_number_is_not_known() -> None:
+    assert headline.steps(live_of(*running(2))) == "step 2 of 4"
+    assert headline.steps(live_of(*running(of=None))) == ""
+    assert headline.steps(live_of(*running(2, of=None))) == "step 2"
+    places = (Position(epoch=3, batch=8, batches=32), Position(epoch=4, batch=1, batches=32))  # one is ahead
+    beats = [replace(heartbeat(rank), position=place) for rank, place in enumerate(places)]
+    assert headline.steps(live_of(*running(2, of=None), *beats)) == "step 2 · 25% of epoch 3"
+
+
+def test_there_are_as_many_launches_as_trials_times_repeats() -> None:
+    assert headline.launches(FOUR, live_of()) == 4
+    assert headline.launches(FOUR, live_of(*journal("a"), *journal("b"))) == 4
+
+
+@pytest.mark.parametrize("status", ["failed", "skipped"])
+def test_a_trial_that_is_over_early_is_spared_its_other_repeats(status: str) -> None:
+    preset = two_trials(repeats=5)
+    first = live_of(*journal("a"), launched("b"), ended(status))
+    assert headline.launches(preset, first) == 5 + 1
+    third = live_of(*journal("a"), launched("b", 3), ended(status), launched("a", 4))
+    assert headline.launches(preset, third) == 5 + 3
+
+
+@pytest.mark.parametrize(
+    ("messages", "left_s"),
+    [
+        ([], None),
+        ([launched("a")], None),
+        (running(steps=0), None),
+        (journal("a"), 30),  # 1 of 4 in 10 s
+        ([*journal("a"), *journal("b"), *journal("a", 2)], 10 / 3),
+        ([*journal("a"), *running(steps=2), ended("failed")], 10 / 2 * 1),  # its steps are not counted again
+        ([*journal("a"), *journal("b", launched_ms=LAUNCHED_MS + 9_000)], 10),  # the clock begins with the first
+        ([*journal("a"), *journal("b"), *journal("a", 2), *journal("b", 2)], None),
+        ([*journal("a"), *failure("b"), *journal("a", 2)], None),
+    ],
+)
+def test_what_is_left_takes_as_long_as_what_was(messages: list[Message], left_s: float | None) -> None:
+    assert left(live_of(*messages)) == (left_s and pytest.approx(left_s))
+
+
+def test_what_is_left_of_a_run_that_was_resumed_takes_as_long_as_what_was_since_then() -> None:
+    resumed = live_of(*journal("a"), *journal("b"))
+    resumed.resumed = 1
+    assert left(resumed) == pytest.approx(20)
+
+
+def test_a_launch_that_has_just_begun_will_take_as_long_as_those_before_it() -> None:
+    begun = live_of(*journal("a"), launched("b", at_ms=LAUNCHED_MS + 8_000))
+    assert left(begun) == pytest.approx(6 + 2 * 8)  # it has run for 2 of 8 s
+    assert left(begun, now_ns=AFTER_10_S + 1_000 * MS) == pytest.approx(5 + 2 * 8)  # and a second later
+    assert left(begun, now_ns=AFTER_10_S + 60_000 * MS) == pytest.approx(2 * 8)
+
+
+def test_of_the_launch_that_runs_its_steps_tell_once_they_have_found_their_pace() -> None:
+    """One of 100 steps, 10 ms each."""
+
+    def going(steps: int, *before: Message) -> Live:
+        told = [step(rank, number, end_ms=3_000 + 10 * number) for number in range(steps) for rank in (0, 1)]
+        return live_of(*before, launched("a"), hello(0), hello(1), ready(0, 100), ready(1, 100), *told)
+
+    assert left(going(RATE_OVER - 1), ALONE) is None
+    assert left(going(40), ALONE) == pytest.approx(0.6)
+    assert left(going(80), ALONE) == pytest.approx(0.2)
+    assert left(going(80)) == pytest.approx(0.2 + 3 * 10.2)  # the others as long as this one, all in all
+    assert left(going(40, *journal("a"))) == pytest.approx(0.6)  # whatever those before it took
+    assert left(live_of(*journal("a")), ALONE) is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(0, "0:00"), (0.9, "0:00"), (59.99, "0:59"), (60, "1:00"), (605, "10:05"), (3600, "60:00")]
+)
+def test_time_is_shown_as_on_a_stopwatch(seconds: float, shown: str) -> None:
+    assert headline.clock(seconds) == shown
+
+
+def test_how_much_of_a_run_is_over() -> None:
+    def part(*messages: Message) -> float:
+        return headline.part_done(FOUR, live_of(*messages))
+
+    half = running(2)
+    assert (part(), part(*running(0))) == (0.0, 0.0)
+    assert part(*half) == 0.5 / 4
+    assert part(*half, ended()) == 1 / 4
+    assert part(*half, ended("skipped")) == 1 / 3  # its second repeat is spared
+    assert part(*half, ended(), *[launched("b"), ended()] * 3) == 1.0

@@ -8,7 +8,6 @@ import pytest
 from ddptui.analysis.primitives.cells import key_of
 from ddptui.analysis.results import TrialResult
 from ddptui.config.values import make_trial
-from ddptui.findings.repeat import Outcomes
 from ddptui.live.fold import fold
 from ddptui.live.primitives import PrimitivesProgress, current_primitive, plan
 from ddptui.live.state import Live
@@ -44,6 +43,20 @@ def test_at_the_end_it_is_what_the_results_have(name: str) -> None:
     of_results = PrimitivesProgress.of(results_of(RUN, PRESET)).result(name)
     assert of_results is not None
     assert (of_results.views, of_results.cells) == (told.views, told.cells)
+    resumed = PrimitivesProgress(outcomes_of(RUN, PRESET)).result(name)
+    assert resumed is not None
+    assert resumed.cells == told.cells
+
+
+def test_two_launches_of_a_trial_are_seen_as_one_and_until_there_is_more_it_is_the_same_object() -> None:
+    found = PrimitivesProgress()
+    found.add([*messages(), *messages()])
+    told, [launch] = found.result("ranks-2"), result("ranks-2").primitives
+    assert told is not None
+    assert [cell.calls for cell in told.cells] == [2 * cell.calls for cell in launch.cells]
+    found.add([Launched(trial="ranks-2", repeat=3, at_ns=0, command=())])
+    assert found.result("ranks-2") is told
+    assert found.result("nobody") is None
 
 
 def test_a_primitive_is_there_once_all_ranks_have_told_of_it() -> None:
@@ -57,31 +70,6 @@ def test_a_primitive_is_there_once_all_ranks_have_told_of_it() -> None:
             assert len(seen.views) == sum(ranks == 4 for ranks in told.values())
     assert len(told) == 23
     assert found.trial == "ranks-4"
-
-
-def test_until_there_is_more_to_see_it_is_the_same_object() -> None:
-    found = PrimitivesProgress()
-    found.add(messages())
-    before = found.result("see")
-    found.add([Launched(trial="ranks-2", repeat=2, at_ns=0, command=())])
-    assert found.result("see") is before
-    assert found.result("nobody") is None
-
-
-def test_what_a_resumed_run_has_already_is_there() -> None:
-    there: Outcomes = outcomes_of(RUN, PRESET)
-    told = PrimitivesProgress(there).result("ranks-2")
-    assert told is not None
-    assert told.cells == result("ranks-2").primitives[0].cells
-
-
-def test_two_launches_of_a_trial_are_seen_as_one() -> None:
-    found = PrimitivesProgress()
-    found.add(messages())
-    found.add(messages())
-    told, [launch] = found.result("ranks-2"), result("ranks-2").primitives
-    assert told is not None
-    assert [cell.calls for cell in told.cells] == [2 * cell.calls for cell in launch.cells]
 
 
 @pytest.mark.parametrize("name", TRIALS)
@@ -122,12 +110,9 @@ def test_what_is_not_asked_for_is_not_in_the_plan() -> None:
     assert plan(make_trial(measured)) == ["reduce, 8 B", "reduce, 32 B"]
     by_two = make_trial(measured | {"reduce_ops": ["max", "min"]})
     assert plan(by_two) == ["reduce, 8 B", "reduce, 32 B", "reduce, 8 B", "reduce, 32 B"]
-
-
-def test_what_cannot_be_in_flight_is_not_in_the_plan_of_pipelined_calls() -> None:
-    measured = {"primitives": "measure", "max_bytes": 1024}
-    alone, pipelined = (plan(make_trial(measured | more)) for more in ({}, {"cadence": "pipelined"}))
-    assert [call for call in alone if call not in pipelined] == ["send/recv, 1 KB", "local_sum, 1 KB"]
+    all_of = {"primitives": "measure", "max_bytes": 1024}
+    alone, pipelined = (plan(make_trial(all_of | more)) for more in ({}, {"cadence": "pipelined"}))
+    assert [call for call in alone if call not in pipelined] == ["send/recv, 1 KB", "local_sum, 1 KB"]  # not in flight
     assert {*pipelined} < {*alone}
 
 

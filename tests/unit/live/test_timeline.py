@@ -1,4 +1,4 @@
-"""What every rank did when: what is shown where several things are true, and what is left of it in a few cells."""
+"""What every rank did when, as far as a few cells can show it; and who comes last, how late, where that is known."""
 
 from itertools import pairwise
 
@@ -6,10 +6,22 @@ import msgspec
 import pytest
 
 from ddptui.analysis.waits import AlignedStep, align_steps
+from ddptui.live.arrivals import ArrivalsSummary, most_telling, summary
 from ddptui.live.timeline import Run, Segment, cell_of, last_steps, row, runs, window
 from ddptui.wire.messages import Slept
 from ddptui.wire.phases import BETWEEN
-from tests.support.traces import MS, Told, all_reduce, delayed, trace, works_of
+from tests.support.traces import (
+    MS,
+    Shape,
+    Told,
+    all_reduce,
+    bucketed,
+    delayed,
+    gather_scatter,
+    reduce_broadcast,
+    trace,
+    works_of,
+)
 
 START = 1000 * MS
 ALONE_MS = (1.0, 2.0, 3.0, 0.0, 1.0, 1.0)  # data, forward, backward, aggregate, optimizer, between
@@ -55,13 +67,10 @@ def test_rows_have_no_gaps_and_lie_in_the_window() -> None:
         assert all(one.what != other.what for one, other in pairwise(found))
 
 
-def test_as_many_steps_are_shown_as_are_wanted() -> None:
+def test_as_many_steps_are_shown_as_are_wanted_but_none_before_a_long_pause() -> None:
     steps = align_steps(told(steps=6)).steps
     assert [step.number for step in last_steps(steps, 3)] == [3, 4, 5]
     assert [step.number for step in last_steps(steps[:2], 3)] == [0, 1]
-
-
-def test_a_long_pause_is_left_out_with_what_was_before_it() -> None:
     works = [{rank: [round(part * MS) for part in ALONE_MS] for rank in range(2)} for _ in range(4)]
     works[2] = {rank: [*work[:5], 500 * MS] for rank, work in works[2].items()}
     assert [step.number for step in last_steps(align_steps(trace(works)).steps, 4)] == [2, 3]
@@ -70,28 +79,85 @@ def test_a_long_pause_is_left_out_with_what_was_before_it() -> None:
 SEGMENTS = [Segment(0, 10, "forward"), Segment(10, 12, "wait"), Segment(12, 40, "backward")]
 
 
-def test_a_cell_shows_what_took_most_of_it() -> None:
-    assert runs(SEGMENTS, (0, 40), 4) == [Run(0, 1, "forward", 10), Run(1, 4, "backward", 28)]
-    assert runs(SEGMENTS, (0, 40), 40) == [
-        Run(0, 10, "forward", 10),
-        Run(10, 12, "wait", 2),
-        Run(12, 40, "backward", 28),
-    ]
+FORWARD, BACKWARD, WAIT = Run(0, 10, "forward", 10), Run(12, 40, "backward", 28), Run(10, 12, "wait", 2)
 
 
-def test_a_step_that_begins_begins_a_run() -> None:
-    assert runs(SEGMENTS, (0, 40), 4, cuts={2}) == [
-        Run(0, 1, "forward", 10), Run(1, 2, "backward", 28), Run(2, 4, "backward", 28),
-    ]  # fmt: skip
-
-
-def test_what_is_outside_or_empty_is_between() -> None:
-    assert runs([Segment(10, 20, "data")], (0, 30), 3) == [
-        Run(0, 1, BETWEEN, 0), Run(1, 2, "data", 10), Run(2, 3, BETWEEN, 0),
-    ]  # fmt: skip
-    assert runs(SEGMENTS, (0, 40), 1) == [Run(0, 1, "backward", 28)]
+@pytest.mark.parametrize(
+    ("segments", "end", "cells", "cuts", "shown"),
+    [
+        (SEGMENTS, 40, 4, (), [Run(0, 1, "forward", 10), Run(1, 4, "backward", 28)]),
+        (SEGMENTS, 40, 40, (), [FORWARD, WAIT, BACKWARD]),
+        (SEGMENTS, 40, 4, {2}, [Run(0, 1, "forward", 10), Run(1, 2, "backward", 28), Run(2, 4, "backward", 28)]),
+        (SEGMENTS, 40, 1, (), [Run(0, 1, "backward", 28)]),
+        ([Segment(10, 20, "data")], 30, 3, (), [Run(0, 1, BETWEEN, 0), Run(1, 2, "data", 10), Run(2, 3, BETWEEN, 0)]),
+    ],
+)
+def test_a_cell_shows_what_took_most_of_it_and_a_step_that_begins_begins_a_run(
+    segments: list[Segment], end: int, cells: int, cuts: set[int], shown: list[Run]
+) -> None:
+    assert runs(segments, (0, end), cells, cuts=cuts) == shown
 
 
 @pytest.mark.parametrize(("moment", "cell"), [(0, 0), (9, 0), (10, 1), (39, 3)])
 def test_a_moment_has_a_cell(moment: int, cell: int) -> None:
     assert cell_of(moment, (0, 40), 4) == cell
+
+
+# Who comes last
+
+
+STEPS = 24
+# In the last one the root comes late to its scatter, because it was kept waiting itself.
+SHAPES = [all_reduce, reduce_broadcast, bucketed, gather_scatter]
+
+
+def seen(
+    shape: Shape = all_reduce, *, ranks: int = 3, at: str = "backward", ms: float = 5, late: int = 1
+) -> ArrivalsSummary:
+    works, _ = delayed(works_of(1, ranks=ranks, steps=STEPS, skew=0.01), late, at, lambda _: ms)
+    found = summary(align_steps(trace(works, shape)).steps)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("at", ["data", "backward", "aggregate"])
+def test_the_rank_that_is_held_up_came_last_whatever_they_do_together(shape: Shape, at: str) -> None:
+    found = seen(shape, at=at)
+    late = found.ranks[1]
+    assert (found.steps, late.last_in) == (STEPS, STEPS)
+    assert [each.last_in for each in found.ranks if each.rank != 1] == [0, 0]
+    assert min(late.lateness) > 4
+    assert late.wait < 1.1
+    assert all(3 < each.wait < 8 for each in found.ranks if each.rank != 1)
+
+
+def test_the_parts_of_a_step_add_up_to_it() -> None:
+    for rank in seen(ms=5).ranks:
+        assert rank.lead + rank.wait + rank.transfer + rank.rest == pytest.approx(12, abs=1)
+    assert seen(ms=5).ranks[1].lead == pytest.approx(seen(ms=0).ranks[1].lead + 5, abs=0.5)
+
+
+def test_ranks_that_are_late_by_turns_come_last_as_often() -> None:
+    works, _ = delayed(works_of(1, ranks=2, steps=STEPS, skew=0), 0, "data", lambda step: 5 * (step % 2))
+    works, _ = delayed(works, 1, "data", lambda step: 5 * (step % 2 == 0))
+    found = summary(align_steps(trace(works)).steps)
+    assert found is not None
+    assert [each.last_in for each in found.ranks] == [12, 12]
+
+
+def test_with_too_many_ranks_those_that_matter_are_kept() -> None:
+    found = seen(ranks=9, late=4)
+    assert [each.rank for each in most_telling(found, 1, None)] == [4]
+    assert [each.rank for each in most_telling(found, 2, culprit=8)] == [4, 8]
+    assert [each.rank for each in most_telling(found, 99, None)] == list(range(9))
+
+
+def test_where_nobody_waits_nothing_is_compared() -> None:
+    assert summary([]) is None
+    alone = seen(ranks=1, late=0)
+    assert (alone.steps, len(alone.ranks)) == (0, 1)
+    works = works_of(1, ranks=2, steps=2)
+    found = summary(align_steps(trace(works, lambda rank, work, transfer: all_reduce(rank, work, transfer)[:4])).steps)
+    assert found is not None
+    assert (found.steps, found.ranks[0].lead) == (0, 0.0)

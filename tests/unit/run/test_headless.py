@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -32,6 +33,8 @@ from tests.support.builders import (
     two_trials,
 )
 
+ALONE = preset_of({"trial": [{"name": "a"}]})
+
 
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
@@ -58,31 +61,59 @@ def told(output: io.StringIO, preset: Preset, messages: Iterable[Message], clock
 
 
 def test_a_pipe_gets_two_lines_a_launch(clock: SimpleNamespace) -> None:
-    messages = [*journal("a"), *journal("b")]
     output = io.StringIO()
-    lines = told(output, two_trials(), messages, clock).splitlines()
+    lines = told(output, two_trials(), [*journal("a"), *journal("b")], clock).splitlines()
     assert [line.partition("  about")[0] for line in lines] == [
         "[1/4] a  repeat 1 of 2  mp.spawn",
         "[1/4] a  repeat 1 of 2  4 steps  last loss 0.667",
         "[2/4] b  repeat 1 of 2  mp.spawn",
         "[2/4] b  repeat 1 of 2  4 steps  last loss 0.667",
     ]
-    assert "\x1b" not in output.getvalue()
-    assert "\r" not in output.getvalue()
+    assert not {"\x1b", "\r"} & {*output.getvalue()}
+    Narrator(two_trials(), output).print("aside")
+    assert output.getvalue().endswith("\naside\n")
 
 
-def test_one_repeat_is_not_counted(clock: SimpleNamespace) -> None:
-    preset = preset_of({"trial": [{"name": "a", "launch": "single"}]})
-    assert told(io.StringIO(), preset, journal("a", ranks=1), clock).splitlines() == [
-        "[1/1] a  one process, no group",
-        "[1/1] a  4 steps  last loss 0.667",
-    ]
+SINGLE = preset_of({"trial": [{"name": "a", "launch": "single"}]})
+STILL = Notice(at_ns=1, text="no step for 20 s: rank 0 is in step 3")
+LEFT = Notice(at_ns=9_000_000_000, text="job 17 may be left")
+FAILED = failure("a", error="rank 1 was killed by SIGKILL\nits log")
+
+
+@pytest.mark.parametrize(
+    ("preset", "messages", "lines"),
+    [
+        (SINGLE, journal("a", ranks=1), ["[1/1] a  one process, no group", "[1/1] a  4 steps  last loss 0.667"]),
+        (ALONE, [launched(), hello(), ready(), step(loss=None), ended()], ["[1/1] a  1 step"]),  # not finite
+        (ALONE, [launched(), LEFT, ended(), LEFT], [LEFT.text]),  # of no launch, now that the last is over
+        (two_trials(), FAILED, ["[1/3] a  repeat 1 of 2  failed: rank 1 was killed by SIGKILL"]),
+        (two_trials(), [launched(), ended("interrupted")], ["[1/3] a  repeat 1 of 2  interrupted: stopped"]),
+        (two_trials(), [launched(), ended("failed")], ["[1/3] a  repeat 1 of 2  failed: stopped"]),
+        (two_trials(), [launched(), STILL], [f"[1/4] a  repeat 1 of 2  {STILL.text}"]),
+        (two_trials(), [*failure("a"), *journal("b", 1), *journal("b", 2)],
+         ["[3/3] b  repeat 2 of 2  4 steps  last loss 0.667"]),  # a has spared one, and no time is left
+    ],
+)  # fmt: skip
+def test_the_last_lines_of(preset: Preset, messages: list[Message], lines: list[str], clock: SimpleNamespace) -> None:
+    assert told(io.StringIO(), preset, messages, clock).splitlines()[-len(lines) :] == lines
+
+
+@pytest.mark.parametrize(
+    ("message", "lines"),
+    [
+        (STILL, [STILL.text]),
+        (Restarted(at_ns=1, failure=CAUSE), [f"the ranks were restarted: {CAUSE.summary}"]),
+        (Refused(at_ns=1, count=3, why="a stranger"), ["3 messages rejected and not recorded: a stranger"]),
+        (ended("failed", failure=CAUSE), []),  # the report says it
+    ],
+)
+def test_problems_of_a_launch_are_said_as_they_come(message: Message, lines: list[str]) -> None:
+    assert notice_lines(message) == lines
 
 
 def test_the_time_left_is_what_launches_took_so_far(clock: SimpleNamespace) -> None:
-    preset = two_trials()
     output = io.StringIO()
-    narrator = Narrator(preset, output)
+    narrator = Narrator(two_trials(), output)
     *most, last = journal("a")
     for message in most:
         narrator.add(message)
@@ -91,62 +122,18 @@ def test_the_time_left_is_what_launches_took_so_far(clock: SimpleNamespace) -> N
     assert output.getvalue().splitlines()[-1].endswith("  about 1:30 left")
 
 
-def test_after_the_last_launch_no_time_is_left(clock: SimpleNamespace) -> None:
-    preset = preset_of({"trial": [{"name": "a"}]})
-    assert "left" not in told(io.StringIO(), preset, journal("a"), clock)
-
-
-@pytest.mark.parametrize(
-    ("messages", "line"),
-    [
-        (
-            failure("a", error="rank 1 was killed by SIGKILL\nits log"),
-            "[1/3] a  repeat 1 of 2  failed: rank 1 was killed by SIGKILL",
-        ),
-        ([launched(), ended("interrupted")], "[1/3] a  repeat 1 of 2  interrupted: stopped"),
-        ([launched(), ended("failed")], "[1/3] a  repeat 1 of 2  failed: stopped"),
-    ],
-)
-def test_a_bad_end_is_told_in_one_line(messages: list[Message], line: str, clock: SimpleNamespace) -> None:
-    assert told(io.StringIO(), two_trials(), messages, clock).splitlines()[-1] == line
-
-
-@pytest.mark.parametrize(
-    ("message", "lines"),
-    [
-        (Notice(at_ns=1, text="no step for 20 s: rank 0 is in step 3"), ["no step for 20 s: rank 0 is in step 3"]),
-        (Restarted(at_ns=1, failure=CAUSE), [f"the ranks were restarted: {CAUSE.summary}"]),
-        (Refused(at_ns=1, count=3, why="a stranger"), ["3 messages rejected and not recorded: a stranger"]),
-        (ended("failed", failure=CAUSE), []),  # the report says it
-    ],
-)  # fmt: skip
-def test_problems_of_a_launch_are_said_as_they_come(message: Message, lines: list[str], clock: SimpleNamespace) -> None:
-    assert notice_lines(message) == lines
-    told_lines = told(io.StringIO(), two_trials(), [launched(), message], clock).splitlines()
-    assert [line for line in told_lines if any(line.endswith(f"  {each}") for each in lines)] == [
-        f"[1/4] a  repeat 1 of 2  {line}" for line in lines
-    ]
-
-
-def test_a_loss_that_is_no_number_is_left_out(clock: SimpleNamespace) -> None:
-    messages = [launched(), hello(), ready(), step(loss=None), ended()]
-    preset = preset_of({"trial": [{"name": "a"}]})
-    assert told(io.StringIO(), preset, messages, clock).splitlines()[-1] == "[1/1] a  1 step"
-
-
 def frames(shown: str) -> list[str]:
     return shown.split(CLEAR_LINE)[1:]
 
 
 def test_a_terminal_gets_a_line_that_redraws_itself(clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    preset = preset_of({"trial": [{"name": "a"}]})
     messages = [
         launched(), hello(0), hello(1), ready(0), ready(1),
         step(0, 0, end_ms=1_000), step(1, 0, end_ms=1_000), step(0, 1, end_ms=1_500), step(1, 1, end_ms=1_500),
         ended(),
     ]  # fmt: skip
-    shown = frames(told(Terminal(), preset, messages, clock))
+    shown = frames(told(Terminal(), ALONE, messages, clock))
     assert shown[:4] == [
         "[1/1] a  mp.spawn\n", "[1/1] a  starting: 1 of 2 ranks connected",
         "[1/1] a  starting: 2 of 2 ranks connected, 0 ready", "[1/1] a  starting: 2 of 2 ranks connected, 1 ready",
@@ -155,10 +142,10 @@ def test_a_terminal_gets_a_line_that_redraws_itself(clock: SimpleNamespace, monk
     assert shown[8].startswith("[1/1] a  step 2 of 4  last loss 1.000  ")
     assert shown[-1] == "[1/1] a  2 steps  last loss 1.000\n"
     assert all("\n" not in frame for frame in shown[1:-1])
-
-
-def test_a_terminal_for_text_alone_gets_lines(clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TERM", "dumb")
+    output = Terminal()
+    Narrator(two_trials(), output).print("aside")
+    assert output.getvalue() == f"{CLEAR_LINE}aside\n"
+    monkeypatch.setenv("TERM", "dumb")  # for text alone
     assert CLEAR_LINE not in told(Terminal(), two_trials(), journal("a"), clock)
 
 
@@ -186,34 +173,6 @@ def test_the_line_never_wraps(clock: SimpleNamespace, monkeypatch: pytest.Monkey
     monkeypatch.setattr(Narrator, "_progress", lambda _: "拖慢了" * 10)
     shown = frames(told(Terminal(), two_trials(), journal("a")[:-1], clock))
     assert max(cell_len(frame) for frame in shown[1:]) in (38, 39)
-
-
-def test_what_is_said_aside_takes_the_place_of_the_line(clock: SimpleNamespace) -> None:
-    output = Terminal()
-    Narrator(two_trials(), output).print("interrupted; the ranks are stopped")
-    assert output.getvalue() == f"{CLEAR_LINE}interrupted; the ranks are stopped\n"
-    piped = io.StringIO()
-    Narrator(two_trials(), piped).print("aside")
-    assert piped.getvalue() == "aside\n"
-
-
-def test_launches_that_a_failure_has_spared_are_not_waited_for(clock: SimpleNamespace) -> None:
-    """Two trials, two repeats; `a` fails at once and is not repeated, so that three launches are the whole run."""
-    messages = [*failure("a"), *journal("b", 1), *journal("b", 2)]
-    lines = told(io.StringIO(), two_trials(), messages, clock).splitlines()
-    assert "left" not in lines[-1]
-    assert lines[-1].startswith("[3/3]")
-
-
-def test_the_exit_codes_are_as_promised() -> None:
-    assert EXIT_CODES == {"ok": 0, "failed": 1, "interrupted": 130}
-
-
-def test_what_is_said_after_the_last_launch_has_no_place(clock: SimpleNamespace) -> None:
-    notice = Notice(at_ns=9_000_000_000, text="job 17 may be left")
-    preset = preset_of({"trial": [{"name": "a"}]})
-    lines = told(io.StringIO(), preset, [launched(), notice, ended(), notice], clock).splitlines()
-    assert (lines[1], lines[-1]) == ("[1/1] a  job 17 may be left", "job 17 may be left")
 
 
 @pytest.mark.parametrize("error", [RunLost("the run is lost"), OSError("no more processes"), ValueError("a bug")])
@@ -249,17 +208,15 @@ def told_by_the_lab(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("told_by_the_lab")
-def test_what_is_missing_at_the_end_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert headless.run(two_trials(), tmp_path, as_json=False) == 0
+def test_at_the_end_what_is_missing_is_counted_and_where_questions_are_is_said(tmp_path: Path, capsys: Any) -> None:
+    assert headless.run(two_trials(), tmp_path / "runs", as_json=False) == 0
+    assert EXIT_CODES == {"ok": 0, "failed": 1, "interrupted": 130}
     *_, missing, kept = capsys.readouterr().err.splitlines()
     assert missing == "3 of 4 repeats finished"
     assert kept.startswith("kept in ")
-
-
-@pytest.mark.usefixtures("told_by_the_lab")
-def test_the_end_of_a_lesson_says_where_its_questions_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    headless.run(two_trials(question=[{"text": "Why?"}]), tmp_path, as_json=False)
-    shown, [run] = capsys.readouterr(), tmp_path.iterdir()
+    lesson = tmp_path / "lesson"
+    headless.run(two_trials(question=[{"text": "Why?"}]), lesson, as_json=False)
+    shown, [run] = capsys.readouterr(), lesson.iterdir()
     assert f"1 question, which `ddptui show {run.name}` prints: answer with A" in shown.err
     assert shown.err.endswith(f"{run / 'answers.json'}\n")
     assert (run / "answers.json").exists()
@@ -269,11 +226,7 @@ def test_the_end_of_a_lesson_says_where_its_questions_are(tmp_path: Path, capsys
 @pytest.mark.usefixtures("told_by_the_lab")
 @pytest.mark.parametrize(("usual", "is_shown"), [((), False), (("startup",), True)])
 def test_columns_of_the_users_settings_are_kept_longest(
-    usual: tuple[str, ...],
-    is_shown: bool,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    usual: tuple[str, ...], is_shown: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     headless.run(two_trials(), tmp_path, as_json=False, usual=usual)

@@ -1,5 +1,6 @@
-"""A run read into memory: in the order of moments, with states on the way, and thinned if it is long."""
+"""A run read into memory: in order, thinned if it is long; where it can go, and the states on the way."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -7,13 +8,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from ddptui.analysis.clock_sync import Clocks
 from ddptui.live.fold import fold
 from ddptui.live.monitor import RunMonitor
 from ddptui.live.state import Live
 from ddptui.run import recording
 from ddptui.run.playback import Playback
-from ddptui.run.recording import AROUND, MOST_EVENTS, Recording
-from ddptui.store.outcomes import results_of
+from ddptui.run.recording import AROUND, MOST_EVENTS, Course, RecordedLaunch, Recording
 from ddptui.store.runs import Run
 from ddptui.wire.messages import Heartbeat, Step
 from ddptui.wire.records import Ended, Injection, Message
@@ -24,9 +25,12 @@ from tests.support.builders import (
     fingerprint,
     heartbeat,
     hello,
+    journal,
     launched,
+    offset,
     preset_of,
     ready,
+    shown,
     step,
     two_trials,
     write_run,
@@ -121,9 +125,7 @@ ACTS = st.one_of(
 @example(acts=[("seek", 10.0), ("drain", None), ("seek", -1.0), ("step", 1)])
 @example(acts=[("seek_share", 0.5), ("step", -1)])  # from a launch's beginning to the end of another
 @example(acts=[("drain", None), ("go_to", 8 * S)])  # between two launches
-def test_wherever_it_goes_the_state_is_that_of_all_messages_until_then(
-    run: Run, acts: list[tuple[str, float | None]]
-) -> None:
+def test_wherever_it_goes_the_state_is_of_all_messages_so_far(run: Run, acts: list[tuple[str, float | None]]) -> None:
     now_ns = [0]
     played = Playback(run, PRESET, lambda: now_ns[0])
     told = Told(played)
@@ -142,60 +144,18 @@ def test_wherever_it_goes_the_state_is_that_of_all_messages_until_then(
     assert sum(len(trial.repeats) + (trial.status == "failed") for trial in played.results.trials) == over
 
 
-def test_going_to_a_launch_leaves_out_most_of_what_is_before_and_shows_the_same(run: Run, small: None) -> None:
-    now_ns = [0]
-    played, jumped = (Playback(run, PRESET, lambda: now_ns[0]) for _ in range(2))
-    watched = Watched(played), Watched(jumped)
+def test_going_to_a_launch_leaves_out_most_of_what_is_before_and_goes_on_from_there(run: Run, small: None) -> None:
+    jumped, monitor = Playback(run, PRESET, lambda: 0), RunMonitor()
     jumped.pause()
-    while played.now_ns() < played.course.firsts_ns[1]:
-        now_ns[0] += S // 4
-        watched[0].look()
-    played.pause()
     assert jumped.seek_trial("b")
     assert jumped.restarted
     assert jumped.drained >= 550  # of 608 until there
-    for each in (played, jumped):
-        each.go_to(played.end_ns - S // 2)
-    for _ in range(3):
-        for each in (played, jumped):
-            each.step(1)
-        for screen in watched:
-            screen.look()
-        assert watched[0].seen() == watched[1].seen()
-    assert watched[1].monitor.live.finished == 1
-    assert watched[1].monitor.joined
-
-
-class Watched:
-    """A replay as a screen follows it."""
-
-    def __init__(self, played: Playback) -> None:
-        self.played = played
-        self.monitor = RunMonitor()
-
-    def look(self) -> None:
-        """Take in all that is due, and look."""
-        if self.played.restarted:
-            self.monitor = RunMonitor()
-            self.monitor.live = self.played.state()
-        self.monitor.add(self.played.drain())
-        self.monitor.look(self.played.now_ns())
-
-    def seen(self) -> tuple[object, ...]:
-        monitor = self.monitor
-        return monitor.live, list(monitor.joined), monitor.judge(), monitor.mismatch, self.played.results
-
-
-def test_back_and_on_again_the_results_are_the_same(run: Run, small: None) -> None:
-    played = Playback(run, PRESET, lambda: 0)
-    told = Told(played)
-    for _ in range(2):
-        played.seek(-1e6)
-        told.drain()
-        assert [len(trial.repeats) for trial in played.results.trials] == [0, 0]
-        played.seek(1e6)
-        told.drain()
-        assert played.results == results_of(run, PRESET)
+    jumped.go_to(jumped.end_ns - S // 2)
+    monitor.live = jumped.state()
+    monitor.add(jumped.drain())
+    monitor.look(jumped.now_ns())
+    assert monitor.live.finished == 1
+    assert [step.number for step in monitor.joined][-1] > 30
 
 
 # Thinned
@@ -281,12 +241,6 @@ def test_a_run_full_of_errors_is_kept_whole(tmp_path: Path) -> None:
     assert len(kept.messages) == len(messages)
 
 
-def test_a_short_run_is_not_thinned(tmp_path: Path) -> None:
-    kept = read(tmp_path, long_launch(3_000))
-    assert (kept.every, len(_steps(kept.messages))) == (1, 6_000)
-    assert MOST_EVENTS > 6_000
-
-
 def test_primitives_are_replayed_from_the_beginning(tmp_path: Path, small: None) -> None:
     """Their screen keeps the results of all launches, which no state has."""
     trials = [{"name": name, "primitives": "see"} for name in "ab"]
@@ -294,3 +248,116 @@ def test_primitives_are_replayed_from_the_beginning(tmp_path: Path, small: None)
     played = Playback(write_run(tmp_path, preset, *JOURNALS), preset, lambda: 0)
     assert played.seek_trial("b")
     assert not played.restarted
+
+
+# Where a replay can go
+
+
+FAR = 10**400  # no float is as large
+BEGIN: list[Message] = [launched(), hello(0), hello(1)]
+
+
+def noted(messages: Iterable[Message], by_ns: int = 0) -> Course:
+    launch_of = RecordedLaunch(Clocks())
+    launch_of.by_ns = by_ns
+    for message in messages:
+        launch_of.clocks.add(message)
+        launch_of.messages.append(message)
+    course = Course()
+    course.add(launch_of.timed())
+    return course
+
+
+def ends(*steps: tuple[int, int, float]) -> list[Message]:
+    """Rank, step, and its end in ms."""
+    return [step(rank, number, begin_ms=end_ms - 5, end_ms=end_ms) for rank, number, end_ms in steps]
+
+
+def steps_ms(found: Course) -> list[float]:
+    return [moment_ns / MS for moment_ns in found.steps_ns]
+
+
+AGAIN = [hello(rank, at_ns=4_000 * MS) for rank in (0, 1)]
+OF_EACH = [(rank, number, 3_000 + 10 * number + rank) for rank in (0, 1) for number in range(50)]
+
+
+@pytest.mark.parametrize(
+    ("messages", "ends_ms"),
+    [
+        ([*BEGIN, *ends((0, 0, 3_010), (1, 0, 3_020), (1, 1, 3_030), (0, 1, 3_045)), ended()], [3_020, 3_045]),
+        ([*BEGIN, *ends(*OF_EACH)], [3_001 + 10 * number for number in range(50)]),  # some steps at a time
+        ([*BEGIN, *ends((0, 0, 3_010), (0, 1, 3_020), (1, 1, 3_021), (0, 2, 3_030), (1, 2, 3_031))], [3_021, 3_031]),
+        ([launched(), hello(0), *ends((1, 0, 3_000), (0, 0, 3_010))], [3_010]),  # rank 1 is not known
+        ([*BEGIN, *ends((0, 0, 3_010), (1, 0, 3_020), (0, 1, 3_030)), *AGAIN, *ends((0, 0, 4_010), (1, 0, 4_020))],
+         [3_020, 4_020]),
+        ([launched(), hello(0), *ends((0, 0, 3_010), (0, 1, 2_000), (0, 2, 3_030))], [2_000, 3_030]),  # clocks jump
+    ],
+)  # fmt: skip
+def test_a_step_is_over_once_all_ranks_have_finished_it(messages: list[Message], ends_ms: list[int]) -> None:
+    assert steps_ms(noted(messages)) == ends_ms
+
+
+def test_trials_ends_and_changes_by_hand_are_noted_with_their_moments() -> None:
+    changed = [Injection(at_ns=at_ms * MS, bottleneck=()) for at_ms in (3_150, 3_300)]
+    found = noted([*journal()[:-1], *changed, journal()[-1]])
+    assert found.changes_ns == [3_150 * MS, 3_300 * MS]
+    assert (found.trials, found.firsts_ns, found.end_ns) == (["a"], [3_100 * MS], ended().at_ns)
+    assert (COURSE.trials, COURSE.firsts_ns) == (["a", "b", "a"], [10, 60, 70])
+    assert (COURSE.begin_ns, COURSE.end_ns) == (0, 100)
+
+
+def test_the_clocks_of_other_hosts_are_compared_with_all_probes() -> None:
+    far = msgspec.structs.replace(hello(1), clock="far", at_ns=502_000 * MS)
+    steps = ends((0, 0, 3_010), (1, 0, 503_005), (0, 1, 3_020), (1, 1, 503_030))
+    told = [launched(), hello(0), far, *steps, offset(1, at_ms=2_100, offset_ms=500_000, error_ms=0)]
+    assert steps_ms(noted(told)) == pytest.approx([3_010, 3_030], abs=0.2)
+    assert steps_ms(noted(told, by_ns=1_000 * MS)) == pytest.approx([4_010, 4_030], abs=0.2)
+
+
+@pytest.mark.parametrize(
+    ("messages", "first_ms"),
+    [
+        (journal(), 3_100),
+        ([*BEGIN, ready(0), msgspec.structs.replace(ready(1), at_ns=2_700 * MS), ended("failed", "stalled")], 2_700),
+        ([*BEGIN, failed(at_ms=2_600), failed(1, at_ms=2_650), ended("failed", "no")], 9_500),
+        ([launched(), ended("failed", "no rank")], 9_500),
+        ([launched()], launched().at_ns / MS),
+        ([*BEGIN, shown(0), msgspec.structs.replace(shown(1), at_ns=3_200 * MS)], 3_200),
+    ],
+    ids=["a step", "ranks that were ready", "a failure", "the end", "nothing more", "primitives"],
+)
+def test_there_is_something_to_see_from(messages: list[Message], first_ms: int) -> None:
+    assert noted(messages).firsts_ns == [first_ms * MS]
+
+
+def launch_of(trial: str, begin: int, end: int, *ends: int) -> list[tuple[int, Message]]:
+    steps = [(at, step(0, number)) for number, at in enumerate(ends)]
+    return [(begin, launched(trial)), (begin, hello(0)), *steps, (end, ended())]
+
+
+def course_of(*launches: list[tuple[int, Message]]) -> Course:
+    course = Course()
+    for each in launches:
+        course.add(each)
+    return course
+
+
+COURSE = course_of(launch_of("a", 0, 40, 10, 20, 30), launch_of("b", 45, 70, 60), launch_of("a", 70, 100, 70, 80))
+
+
+@pytest.mark.parametrize(
+    ("moment", "idle"),
+    [(0, (0, 10)), (5, (0, 10)), (10, (10, 10)), (39, (39, 39)), (40, (40, 60)), (59, (40, 60)), (65, (65, 65))],
+)
+def test_from_a_launchs_end_to_the_next_first_step_nothing_is_to_be_seen(moment: int, idle: tuple[int, int]) -> None:
+    assert COURSE.idle(moment) == idle
+    assert (Course().idle(0), Course().share(0)) == ((0, 0), 0)
+
+
+@pytest.mark.parametrize(
+    ("end", "moment", "share"),
+    [(100, FAR, 1), (100, -FAR, 0), (FAR, FAR, 1), (FAR, 5, 0), (100, 25, 0.25)],
+    ids=["after it", "before it", "its end", "its begin", "in it"],
+)
+def test_a_moment_outside_the_run_is_at_its_begin_or_end(end: int, moment: int, share: float) -> None:
+    assert course_of(launch_of("a", 0, end)).share(moment) == share

@@ -78,6 +78,12 @@ def notices(supervisor: WatchSupervisor) -> list[str]:
     return [record.text for record in records if isinstance(record, Notice)]
 
 
+def ends(supervisor: WatchSupervisor, code: int) -> bool:
+    """The command ends; whether the launch is over."""
+    supervisor.launch.exit_code = code  # type: ignore[misc]
+    return supervisor.is_over()
+
+
 def event(what: str = "failed", **fields: Any) -> Event:
     return msgspec.convert({"what": what, "at_ns": 1, "pid": 1, **fields}, Event)
 
@@ -105,20 +111,7 @@ def test_elsewhere_nothing_is_said_before_the_first_rank(hub: Hub, tmp_path: Pat
     assert supervisor.ended().error == "1 rank connected, but no step of an optimizer was seen"
 
 
-def test_a_training_in_which_no_rank_was_seen_has_not_failed_if_it_is_ended_from_outside(
-    hub: Hub, tmp_path: Path, clock: Clock
-) -> None:
-    supervisor = supervisor_of(hub, tmp_path)
-    clock.passes(NO_STEP_S, supervisor)
-    assert len(notices(supervisor)) == 1
-    supervisor.launch.exit_code = -signal.SIGTERM  # type: ignore[misc]
-    supervisor.is_over()
-    assert supervisor.ended().status == "interrupted"
-
-
-def test_ranks_elsewhere_that_fall_silent_are_lost_but_not_where_the_console_stood_still(
-    hub: Hub, tmp_path: Path, clock: Clock
-) -> None:
+def test_silent_ranks_elsewhere_are_lost_unless_the_console_slept(hub: Hub, tmp_path: Path, clock: Clock) -> None:
     supervisor = supervisor_of(hub, tmp_path, ends_with_ranks=True)
     supervisor.add([hello(0), step(0, 0)])
     clock.now += 5 * LOST_AFTER_S  # in one leap
@@ -129,9 +122,7 @@ def test_ranks_elsewhere_that_fall_silent_are_lost_but_not_where_the_console_sto
     assert supervisor.ended().error == "no message from its ranks for 60 s: they were killed, or cannot be reached"
 
 
-def test_ranks_that_were_started_again_have_yet_to_train_and_that_is_said_once_with_the_reason(
-    hub: Hub, tmp_path: Path, clock: Clock
-) -> None:
+def test_ranks_started_again_have_yet_to_train_and_why_is_said(hub: Hub, tmp_path: Path, clock: Clock) -> None:
     supervisor = supervisor_of(hub, tmp_path, ends_with_ranks=True)
     hub.world_size = 2
     supervisor.add([hello(0), hello(1), step(0), step(1), done(0), failed(1, "RuntimeError: out of data")])
@@ -149,9 +140,7 @@ def test_ranks_that_were_started_again_have_yet_to_train_and_that_is_said_once_w
     assert supervisor.ended().failure is None  # the failure of the attempt before is over
 
 
-def test_a_rank_that_has_failed_elsewhere_is_waited_for_until_it_must_be_lost(
-    hub: Hub, tmp_path: Path, clock: Clock
-) -> None:
+def test_a_rank_that_has_failed_elsewhere_is_waited_for_until_lost(hub: Hub, tmp_path: Path, clock: Clock) -> None:
     supervisor = supervisor_of(hub, tmp_path, ends_with_ranks=True)
     hub.world_size = 2
     out = Failed(rank=1, at_ns=0, error="RuntimeError: out of data")
@@ -172,10 +161,14 @@ def beat(rank: int, position: Position, *stack: Place) -> Heartbeat:
     return msgspec.structs.replace(heartbeat(rank), position=position, stack=stack)
 
 
+TRAINED = [hello(0), hello(1), step(0), step(1)]
+STANDS_STILL = [*TRAINED, beat(0, REDUCES), beat(1, Position(step=1), *SAVING)]
+
+
 def test_a_standstill_is_said_once_and_the_next_one_again(hub: Hub, tmp_path: Path, clock: Clock) -> None:
-    supervisor = supervisor_of(hub, tmp_path)
     hub.world_size = 2
-    supervisor.add([hello(0), hello(1), step(0), step(1), beat(0, REDUCES), beat(1, Position(step=1), *SAVING)])
+    supervisor = supervisor_of(hub, tmp_path)
+    supervisor.add(STANDS_STILL)
     clock.passes(TRIAL.stall_s - 1, supervisor)
     assert notices(supervisor) == []
     clock.passes(1, supervisor)
@@ -215,13 +208,11 @@ ADDRESS = "DistNetworkError: The server socket has failed to listen on any local
 
 
 @pytest.mark.parametrize(
-    ("ends", "events", "summary", "rank"),
+    ("last", "events", "summary", "rank"),
     [
         (  # the launcher knows the signal of a rank that died without a word
-            (failed(1, ""), failed(0, LOST)),
-            (event(error=BANNER, failures=[[1, 101, -9], [0, 100, 1]]),),
-            "rank 1 was killed by SIGKILL after step 0",
-            1,
+            (failed(1, ""), failed(0, LOST)), (event(error=BANNER, failures=[[1, 101, -9], [0, 100, 1]]),),
+            "rank 1 was killed by SIGKILL after step 0", 1,
         ),
         (  # a launcher that knows processes only
             (failed(1, ""),), (event(error=BANNER, failures=[[1, 101, -11]]),),
@@ -240,12 +231,11 @@ ADDRESS = "DistNetworkError: The server socket has failed to listen on any local
     ],
 )  # fmt: skip
 def test_the_first_cause_is_found_from_what_ranks_and_launchers_report(
-    hub: Hub, tmp_path: Path, ends: tuple[Any, ...], events: tuple[Event, ...], summary: str, rank: int | None
+    hub: Hub, tmp_path: Path, last: tuple[Any, ...], events: tuple[Event, ...], summary: str, rank: int | None
 ) -> None:
     supervisor = supervisor_of(hub, tmp_path, *events)
-    supervisor.add([hello(0), hello(1), step(0), step(1), *ends])
-    supervisor.launch.exit_code = 1  # type: ignore[misc]
-    assert supervisor.is_over()
+    supervisor.add([*TRAINED, *last])
+    assert ends(supervisor, 1)
     ended = supervisor.ended()
     assert ended.failure
     assert (ended.status, ended.failure.summary, ended.failure.rank) == ("failed", summary, rank)
@@ -253,13 +243,12 @@ def test_the_first_cause_is_found_from_what_ranks_and_launchers_report(
 
 
 def test_a_late_rank_is_where_it_stood_when_the_others_gave_up_on_it(hub: Hub, tmp_path: Path) -> None:
-    supervisor = supervisor_of(hub, tmp_path)
     hub.world_size = 2
-    supervisor.add([hello(0), hello(1), step(0), step(1), beat(0, REDUCES), beat(1, Position(step=1), *SAVING)])
+    supervisor = supervisor_of(hub, tmp_path)
+    supervisor.add(STANDS_STILL)
     gives_up = failed(0, "RuntimeError: Timed out waiting 6000ms for recv operation to complete")
     supervisor.add([msgspec.structs.replace(gives_up, position=REDUCES), failed(1, "", at_ms=9_000)])  # it has saved
-    supervisor.launch.exit_code = 1  # type: ignore[misc]
-    supervisor.is_over()
+    ends(supervisor, 1)
     assert (supervisor.ended().error or "").startswith("rank 1 kept rank 0 waiting: it was in save, train.py:18")
 
 
@@ -267,41 +256,42 @@ def test_a_late_rank_is_where_it_stood_when_the_others_gave_up_on_it(hub: Hub, t
 def test_a_training_that_is_ended_from_outside_has_not_failed_unless_it_stood_still(
     hub: Hub, tmp_path: Path, clock: Clock, stands_s: float, status: str
 ) -> None:
+    unseen = supervisor_of(hub, tmp_path)
+    clock.passes(NO_STEP_S, unseen)
+    assert len(notices(unseen)) == 1
+    ends(unseen, -signal.SIGTERM)
+    assert unseen.ended().status == "interrupted"  # of which no rank was seen
     hub.world_size = 2
     supervisor = supervisor_of(hub, tmp_path, event(pid=7, error="SignalException: Process 7 got signal: 15", exit=1))
-    supervisor.add([hello(0), hello(1), step(0), step(1), beat(0, REDUCES), beat(1, Position(step=1), *SAVING)])
+    supervisor.add(STANDS_STILL)
     clock.passes(stands_s, supervisor)
     notices(supervisor)
     supervisor.add([failed(0, ""), failed(1, "")])
-    supervisor.launch.exit_code = 1  # type: ignore[misc]
-    supervisor.is_over()
+    ends(supervisor, 1)
     assert supervisor.ended().status == status
-
-
-def test_the_exit_code_of_a_command_that_is_a_rank_itself_is_the_ranks(hub: Hub, tmp_path: Path) -> None:
-    supervisor = supervisor_of(hub, tmp_path)
-    supervisor.add([hello(0, world_size=1), step(0), failed(0, "")])
-    supervisor.launch.pid, supervisor.launch.exit_code = 100, -signal.SIGKILL  # type: ignore[attr-defined, misc]
-    supervisor.is_over()
-    assert (supervisor.ended().error or "").startswith("rank 0 was killed by SIGKILL after step 0")
 
 
 @pytest.mark.parametrize(
     ("code", "status"),
     [(0, "ok"), (1, "failed"), (-signal.SIGINT, "interrupted"), (128 + signal.SIGINT, "interrupted")],
 )
-def test_a_silent_end_is_no_failure_if_the_command_ends_well_and_ctrl_c_is_none(
-    hub: Hub, tmp_path: Path, code: int, status: str
-) -> None:
+def test_a_silent_end_is_no_failure_if_the_command_ends_well(hub: Hub, tmp_path: Path, code: int, status: str) -> None:
     supervisor = supervisor_of(hub, tmp_path)
     supervisor.add([hello(0), hello(1), step(0), step(1), failed(0, ""), failed(1, "")])  # as by os._exit
-    supervisor.launch.exit_code = code  # type: ignore[misc]
-    supervisor.is_over()
+    ends(supervisor, code)
     ended = supervisor.ended()
     assert (ended.status, ended.failure is None) == (status, status != "failed")
 
 
-def test_ranks_that_wait_for_others_in_init_process_group_are_named_and_so_are_those_that_never_came(
+def test_the_exit_code_of_a_command_that_is_a_rank_itself_is_the_ranks(hub: Hub, tmp_path: Path) -> None:
+    supervisor = supervisor_of(hub, tmp_path)
+    supervisor.add([hello(0, world_size=1), step(0), failed(0, "")])
+    supervisor.launch.pid = 100  # type: ignore[attr-defined]
+    ends(supervisor, -signal.SIGKILL)
+    assert (supervisor.ended().error or "").startswith("rank 0 was killed by SIGKILL after step 0")
+
+
+def test_ranks_that_wait_in_init_process_group_and_those_that_never_came(
     hub: Hub, tmp_path: Path, clock: Clock
 ) -> None:
     joins = [event("joins", pid=100 + rank, rank=rank, world=3) for rank in (0, 1)]
@@ -312,6 +302,5 @@ def test_ranks_that_wait_for_others_in_init_process_group_are_named_and_so_are_t
     clock.passes(NO_STEP_S, supervisor)
     assert notices(supervisor) == []
     assert supervisor.ended().error == wait
-    supervisor.launch.exit_code = 1  # type: ignore[misc]
-    supervisor.is_over()
+    ends(supervisor, 1)
     assert (supervisor.ended().error or "").startswith("rank 2 never called init_process_group: ranks 0 and 1 wait")
