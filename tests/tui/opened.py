@@ -1,7 +1,7 @@
 """The console with one of its screens open, and what is to be seen of it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,14 @@ from textual.app import App
 from textual.pilot import Pilot
 from textual.screen import Screen
 from textual.theme import BUILTIN_THEMES
+from textual.widgets import Static
 
 from ddptui.tui.app import Console
 from ddptui.tui.draft import LINE
+from ddptui.tui.screens.following import Following
 from ddptui.tui.screens.lab import Lab
+from ddptui.tui.widgets.lists import PresetList
+from ddptui.tui.widgets.trial_form import Field, TrialForm
 
 FEW = ("textual-dark", "textual-light", "ansi-dark")
 OTHERS = [theme for theme in BUILTIN_THEMES if theme not in FEW]
@@ -44,32 +48,80 @@ async def opened(
     app.watch_load = watch_load
     async with app.run_test(size=size) as pilot:
         await app.mounted
+        if isinstance(screen, Following):
+            screen.tick()
         await pilot.pause()
         yield app, pilot
 
 
-Scenario = Callable[[Console, Pilot[int], Lab], Coroutine[None, None, None]]
+@asynccontextmanager
+async def on(screen: Any, size: tuple[int, int] = (120, 40)) -> AsyncIterator[tuple[Console, Pilot[int], Any]]:
+    """The same for a screen that lists no runs."""
+    async with opened(Path("no-such-folder"), screen, size) as (app, pilot):
+        yield app, pilot, screen
 
 
-def play_in_lab(scenario: Scenario, size: tuple[int, int] = (120, 40), *, runs: Path = Path("no-such-folder")) -> None:
-    """Open the Lab. The scenario begins when everything is there, the fields of the form, too."""
+async def tick(pilot: Pilot[int], screen: Any) -> None:
+    """Do what the timer of the screen would do."""
+    screen.tick()
+    await pilot.pause()
 
-    async def played() -> None:
-        async with opened(runs, size=size) as (app, pilot):
-            lab = app.screen
-            assert isinstance(lab, Lab)
-            await until(pilot, lambda: "· torch" in seen(app) and lab.query(f"#{LINE}"))
-            await pilot.pause()
-            await scenario(app, pilot, lab)
 
-    asyncio.run(played())
+@asynccontextmanager
+async def in_lab(
+    size: tuple[int, int] = (120, 40), *, runs: Path = Path("no-such-folder")
+) -> AsyncIterator[tuple[Console, Pilot[int], Lab]]:
+    """The Lab, when everything is there, the fields of the form, too."""
+    async with opened(runs, size=size) as (app, pilot):
+        lab = app.screen
+        assert isinstance(lab, Lab)
+        await until(pilot, lambda: "· torch" in seen(app) and lab.query(f"#{LINE}"))
+        await pilot.pause()
+        yield app, pilot, lab
+
+
+def field(lab: Lab, key: str) -> Field:
+    return lab.query_one(f"#{key}", Field)
+
+
+async def answer(pilot: Pilot[int], lab: Lab, key: str, text: str) -> None:
+    """Through the widget, which is as much as its own keys would do."""
+    field(lab, key).answer.value = text
+    await pilot.pause()
+
+
+async def choose(pilot: Pilot[int], lab: Lab, name: str) -> None:
+    lab.query_one(PresetList).choose(name)
+    await pilot.pause()
+
+
+def command(lab: Lab) -> str:
+    return str(lab.query_one("#command Static", Static).content)
+
+
+def reason(lab: Lab) -> str:
+    return str(lab.query_one("#reason", Static).content) if lab.query_one(TrialForm).has_class("-refused") else ""
 
 
 async def until(pilot: Pilot[Any], happened: Callable[[], object]) -> None:
     """Wait for what a thread brings about."""
     async with asyncio.timeout(PATIENCE_S):
         while not happened():
-            await pilot.pause()
+            await pilot.pause(0.01)
+
+
+async def shows(pilot: Pilot[Any], *words: str) -> None:
+    """Wait until all of these are on the screen."""
+    missing = [*words]
+
+    def is_there() -> bool:
+        missing[:] = [each for each in words if each not in seen(pilot.app)]
+        return not missing
+
+    try:
+        await until(pilot, is_there)
+    except TimeoutError:
+        pytest.fail(f"{missing} not on the screen:\n{seen(pilot.app)}")
 
 
 def seen(app: App[Any]) -> str:

@@ -2,13 +2,12 @@
 
 from pathlib import Path
 
-from ddptui.analysis.results import Results
 from ddptui.live.monitor import RunMonitor
 from ddptui.run.playback import Playback
-from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
 from ddptui.tui.screens.base import EndedRun
 from tests.support.launches import told_by
+from tests.tui import recordings
 from tests.tui.recordings import Clock
 
 RECORDED = Path(__file__).parent / "recorded_primitives" / "run"
@@ -20,14 +19,8 @@ def playback(clock: Clock | None = None) -> Playback:
     return Playback(run, run.preset(), clock or Clock())
 
 
-def results() -> Results:
-    run = Run(RECORDED)
-    return results_of(run, run.preset())
-
-
 def over() -> EndedRun:
-    run = Run(RECORDED)
-    return EndedRun(run, run.preset(), results())
+    return recordings.over(Run(RECORDED))
 
 
 def at(trial: str, places: int, clock: Clock | None = None) -> Playback:

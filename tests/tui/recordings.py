@@ -12,7 +12,9 @@ from ddptui.live.monitor import RunMonitor
 from ddptui.run.lab import Controls
 from ddptui.run.playback import Playback
 from ddptui.run.session import Session
+from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
+from ddptui.tui.screens.base import EndedRun
 from ddptui.wire.messages import Hello, Line, Place, Sampled, Step, Stood
 from ddptui.wire.phases import PHASES
 from ddptui.wire.records import Launched, Message
@@ -35,6 +37,12 @@ class Clock:
 def playback(clock: Clock | None = None) -> Playback:
     run = Run(RECORDED)
     return Playback(run, run.preset(), clock or Clock())
+
+
+def over(run: Run | None = None) -> EndedRun:
+    """This run with its results; None: the recorded one."""
+    run = run or Run(RECORDED)
+    return EndedRun(run, run.preset(), results_of(run, run.preset()))
 
 
 def moment_s(told: Playback, trial: str, step: int) -> float:

@@ -1,8 +1,8 @@
 """The dialog in which the questions of a lesson are answered: nothing that is typed is lost."""
 
-import asyncio
 import shutil
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
@@ -22,35 +22,30 @@ from ddptui.tui.screens.primitives import PrimitivesScreen
 from ddptui.tui.screens.result import ResultScreen
 from tests.support.builders import journal, two_trials, write_run
 from tests.tui import primitive_recordings
-from tests.tui.opened import opened, seen, toasts, until
+from tests.tui.opened import on, opened, seen, shows, toasts, until
 
 FIRST, SECOND = "Which trial took longer?", "Is [b] in sync?"
 QUESTIONS = [{"text": FIRST, "columns": ["step"]}, {"text": SECOND, "trials": ["b"], "columns": ["ranks"]}]
-Scenario = Callable[[Console, Pilot[int], Run], Coroutine[None, None, None]]
 
 
 def answered(run: Run) -> list[str]:
     return run.answers(run.preset())
 
 
-def play(
-    runs: Path, scenario: Scenario, size: tuple[int, int] = (120, 40), questions: object = QUESTIONS, keys: str = "A"
-) -> Run:
-    """Open the result of a lesson of two trials, and press these keys."""
+@asynccontextmanager
+async def on_lesson(
+    runs: Path, size: tuple[int, int] = (120, 40), questions: object = QUESTIONS, keys: str = "A"
+) -> AsyncIterator[tuple[Console, Pilot[int], Run]]:
+    """The result of a lesson of two trials, after these keys."""
     preset = two_trials(repeats=1, question=questions)
     run = write_run(runs, preset, journal("a", step_ms=30), journal("b", step_ms=70))
-
-    async def played() -> None:
-        async with opened(runs, ResultScreen(run, preset, results_of(run, preset)), size) as (app, pilot):
-            await pilot.press(*keys)
-            await scenario(app, pilot, run)
-
-    asyncio.run(played())
-    return run
+    async with opened(runs, ResultScreen(run, preset, results_of(run, preset)), size) as (app, pilot):
+        await pilot.press(*keys)
+        yield app, pilot, run
 
 
-def test_questions_are_answered_one_by_one_and_shown_again(tmp_path: Path) -> None:
-    async def check(app: Console, pilot: Pilot[int], run: Run) -> None:
+async def test_questions_are_answered_one_by_one_and_shown_again(tmp_path: Path) -> None:
+    async with on_lesson(tmp_path) as (app, pilot, run):
         assert all(words in seen(app) for words in (FIRST, "70.00"))
         await pilot.press("b", "?", "enter", "A", "pagedown")
         assert [words in seen(app) for words in (SECOND, "70.00")] == [True, False]
@@ -63,20 +58,16 @@ def test_questions_are_answered_one_by_one_and_shown_again(tmp_path: Path) -> No
         await pilot.press("!", "pageup", "ctrl+s")
         assert answered(run) == ["b?\nA!", "q"]
 
-    play(tmp_path, check)
+
+async def test_at_each_size_there_is_room_for_evidence_answer_and_buttons(tmp_path: Path) -> None:
+    async with on_lesson(tmp_path) as (app, pilot, _):
+        for size in ((60, 16), (80, 24), (120, 40), (200, 60)):
+            await pilot.resize_terminal(*size)
+            assert all(words in seen(app) for words in (FIRST, "30.00", answers.IN_OWN_WORDS, "Close (esc)"))
 
 
-@pytest.mark.parametrize("size", [(60, 16), (80, 24), (120, 40), (200, 60)])
-def test_at_each_size_there_is_room_for_evidence_answer_and_buttons(size: tuple[int, int], tmp_path: Path) -> None:
-    async def check(app: Console, pilot: Pilot[int], run: Run) -> None:
-        shown = seen(app)
-        assert all(words in shown for words in (FIRST, "30.00", answers.IN_OWN_WORDS, "Close (esc)"))
-
-    play(tmp_path, check, size)
-
-
-def test_the_mouse_does_all_of_it(tmp_path: Path) -> None:
-    async def check(app: Console, pilot: Pilot[int], run: Run) -> None:
+async def test_the_mouse_does_all_of_it(tmp_path: Path) -> None:
+    async with on_lesson(tmp_path) as (app, pilot, run):
         _, forward, close = app.screen.query(Button)
         await pilot.click(forward)
         await pilot.press("y")
@@ -85,29 +76,20 @@ def test_the_mouse_does_all_of_it(tmp_path: Path) -> None:
         await pilot.press("A", "x")
         await pilot.click(offset=(0, 0))  # beside the dialog
         assert not isinstance(app.screen, AnswersDialog)
+    assert answered(run) == ["x", "y"]
 
-    assert answered(play(tmp_path, check)) == ["x", "y"]
 
-
-def test_what_is_typed_is_saved_while_the_dialog_is_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_typed_is_saved_meanwhile_and_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers, "SAVED_EVERY_S", 0.05)
-
-    async def check(app: Console, pilot: Pilot[int], run: Run) -> None:
+    async with on_lesson(tmp_path) as (_, pilot, run):
         await pilot.press("y", "e", "s")
         await until(pilot, lambda: answered(run) == ["yes", ""])
-
-    play(tmp_path, check)
-
-
-def test_what_is_typed_is_saved_when_the_console_ends(tmp_path: Path) -> None:
-    async def check(app: Console, pilot: Pilot[int], run: Run) -> None:
         await pilot.press("n", "o", "ctrl+q")
+    assert answered(run) == ["yesno", ""]
 
-    assert answered(play(tmp_path, check)) == ["no", ""]
 
-
-def test_a_run_that_cannot_be_written_to_keeps_the_text_in_the_dialog(tmp_path: Path) -> None:
-    async def check(app: Console, pilot: Pilot[int], run: Run) -> None:
+async def test_a_run_that_cannot_be_written_to_keeps_the_text_in_the_dialog(tmp_path: Path) -> None:
+    async with on_lesson(tmp_path) as (app, pilot, run):
         shutil.rmtree(run.folder)
         await pilot.press("y", "e", "s", "pagedown")
         assert "Not saved: the run can no longer be saved in" in seen(app).replace("\n", " ")
@@ -118,40 +100,29 @@ def test_a_run_that_cannot_be_written_to_keeps_the_text_in_the_dialog(tmp_path: 
         await pilot.press("escape", "y")
         assert isinstance(app.screen, ResultScreen)
 
-    play(tmp_path, check)
 
-
-def test_damaged_answers_are_not_written_over(tmp_path: Path) -> None:
-    async def check(app: Console, pilot: Pilot[int], run: Run) -> None:
+async def test_damaged_answers_are_not_written_over(tmp_path: Path) -> None:
+    async with on_lesson(tmp_path, keys="") as (app, pilot, run):
         (run.folder / ANSWERS).write_text("{")
         await pilot.press("A")
         assert isinstance(app.screen, ResultScreen)
         assert f"{ANSWERS}: cannot be read" in toasts(app)[0]
+        assert (run.folder / ANSWERS).read_text() == "{"
 
-    assert (play(tmp_path, check, keys="").folder / ANSWERS).read_text() == "{"
 
-
-def test_a_preset_without_questions_has_no_key_for_them(tmp_path: Path) -> None:
-    async def check(app: Console, pilot: Pilot[int], run: Run) -> None:
+async def test_a_preset_without_questions_has_no_key_for_them(tmp_path: Path) -> None:
+    async with on_lesson(tmp_path, questions=[]) as (app, _, run):
         assert isinstance(app.screen, ResultScreen)
         assert "A Answer" not in seen(app)
+        assert not (run.folder / ANSWERS).exists()
 
-    assert not (play(tmp_path, check, questions=[]).folder / ANSWERS).exists()
 
-
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-def test_primitives_are_asked_about_when_they_are_over(size: tuple[int, int], tmp_path: Path) -> None:
+async def test_primitives_are_asked_about_when_they_are_over(tmp_path: Path) -> None:
     ended = primitive_recordings.over()
     shutil.copytree(ended.run.folder, tmp_path / "run")
-
-    async def check() -> None:
-        preset = msgspec.structs.replace(ended.preset, questions=(Question(text=FIRST),))
-        screen = PrimitivesScreen(EndedRun(Run(tmp_path / "run"), preset, ended.results))
-        async with opened(tmp_path, screen, size) as (app, pilot):
-            screen.tick()
-            await until(pilot, lambda: "A Answer" in seen(app))
-            assert ("1 question, 0 answered" in " ".join(seen(app).split())) == (size[1] > 24)
-            await pilot.press("A", "o", "k", "escape")
-        assert Run(tmp_path / "run").answers(preset) == ["ok"]
-
-    asyncio.run(check())
+    preset = msgspec.structs.replace(ended.preset, questions=(Question(text=FIRST),))
+    async with on(PrimitivesScreen(EndedRun(Run(tmp_path / "run"), preset, ended.results))) as (app, pilot, _):
+        await shows(pilot, "A Answer")
+        assert "1 question, 0 answered" in " ".join(seen(app).split())
+        await pilot.press("A", "o", "k", "escape")
+    assert Run(tmp_path / "run").answers(preset) == ["ok"]

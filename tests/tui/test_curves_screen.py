@@ -1,16 +1,18 @@
 """The curves of all trials in one chart: which figure, over what, which trials, read in a thread."""
 
-import asyncio
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from textual.pilot import Pilot
 
+from ddptui.page.formats import pieces
+from ddptui.report.run_diff import NO_DIFFERENCE
 from ddptui.run.compare import compare_on_disk
-from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
 from ddptui.tui.app import Console
 from ddptui.tui.screens import curves as curves_screen
@@ -18,19 +20,15 @@ from ddptui.tui.screens.base import EndedRun
 from ddptui.tui.screens.curves import CurvesScreen
 from ddptui.tui.screens.primitives import PrimitivesScreen
 from ddptui.tui.screens.result import ResultScreen
+from ddptui.tui.screens.run import RunScreen
 from ddptui.tui.widgets.line_chart import LineChart
 from ddptui.tui.widgets.lists import Chooser
 from tests.support.builders import failure, journal, preset_of, two_trials, write_run
+from tests.support.two_runs import run_of
 from tests.tui import primitive_recordings
-from tests.tui.opened import opened, seen, toasts, until
-
-SIZES = [(60, 16), (80, 24), (120, 40), (200, 60)]
-Scenario = Callable[[Console, Pilot[int], CurvesScreen], Awaitable[None]]
-
-
-def ended(run: Run) -> EndedRun:
-    preset = run.preset()
-    return EndedRun(run, preset, results_of(run, preset))
+from tests.tui.opened import on, opened, seen, shows, toasts, until
+from tests.tui.recordings import over
+from tests.tui.two_runs import compare_screen
 
 
 @pytest.fixture
@@ -41,14 +39,15 @@ def run(tmp_path: Path) -> Run:
     return write_run(tmp_path / "runs", two_trials(), *told)
 
 
-def play(screen: CurvesScreen, scenario: Scenario, size: tuple[int, int] = (120, 40)) -> None:
-    async def whole() -> None:
-        async with opened(Path("nowhere"), screen, size) as (app, pilot):
-            await app.workers.wait_for_complete()
-            await pilot.pause()
-            await scenario(app, pilot, screen)
-
-    asyncio.run(whole())
+@asynccontextmanager
+async def on_curves(
+    run: EndedRun, size: tuple[int, int] = (120, 40)
+) -> AsyncIterator[tuple[Console, Pilot[int], CurvesScreen]]:
+    """The screen, when all curves are read."""
+    async with on(CurvesScreen(run), size) as (app, pilot, screen):
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        yield app, pilot, screen
 
 
 def drawn(screen: CurvesScreen) -> list[str]:
@@ -60,31 +59,30 @@ def title(screen: CurvesScreen) -> str:
     return str(screen.query_one(LineChart).border_title)
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_all_trials_show_with_the_figures_of_the_table(run: Run, size: tuple[int, int]) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: CurvesScreen) -> None:
-        for words in ("Loss, mean over ranks", "✓ 1━ a", "✓ 2━ b"):
-            assert words in seen(app)
-        for words in ("step 0", "40", "Trials: loss at the end", "0.052"):
-            assert words in seen(app)
+async def test_all_trials_show_with_the_figures_of_the_table(run: Run) -> None:
+    async with on_curves(over(run)) as (app, pilot, _):
+        for size in ((60, 16), (80, 24), (200, 60)):
+            await pilot.resize_terminal(*size)
+            for words in (
+                "Loss, mean over ranks",
+                "✓ 1━ a",
+                "✓ 2━ b",
+                "step 0",
+                "40",
+                "Trials: loss at the end",
+                "0.052",
+            ):
+                assert words in seen(app)
 
-    play(CurvesScreen(ended(run)), scenario, size)
 
-
-def test_f_turns_to_the_step_time_and_back(run: Run) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: CurvesScreen) -> None:
+async def test_keys_turn_to_the_step_time_to_seconds_to_a_logarithmic_scale_and_put_trials_in_and_out(run: Run) -> None:
+    async with on_curves(over(run)) as (app, pilot, screen):
         await pilot.press("f")
         assert title(screen) == "Step time in ms, median over up to 4 steps of all ranks"
         assert {value for _, value in screen.query_one(LineChart)._series[1].points} == {25.0}
         await until(pilot, lambda: "Trials: step ms" in seen(app) and "25.00" in seen(app))
         await pilot.press("f")
         assert title(screen) == "Loss, mean over ranks"
-
-    play(CurvesScreen(ended(run)), scenario)
-
-
-def test_the_axis_shows_steps_or_seconds(run: Run) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: CurvesScreen) -> None:
         await pilot.press("X")
         await until(pilot, lambda: "1.1 s" in seen(app) and "step 0" not in seen(app))
         for figure in range(2):
@@ -92,62 +90,28 @@ def test_the_axis_shows_steps_or_seconds(run: Run) -> None:
             assert ends == pytest.approx([0.5, 1.1], rel=0.1), figure
             await pilot.press("f")
         await pilot.press("X")
-        await until(pilot, lambda: "step 0" in seen(app))
-
-    play(CurvesScreen(ended(run)), scenario)
-
-
-def test_both_figures_may_have_a_logarithmic_scale(run: Run) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: CurvesScreen) -> None:
+        await shows(pilot, "step 0")
         await pilot.press("L")
-        await until(pilot, lambda: "log scale" in seen(app))
+        await shows(pilot, "log scale")
         await pilot.press("f")
-        await until(pilot, lambda: "log scale" in seen(app))
+        await shows(pilot, "log scale")
         await pilot.press("L")
         await until(pilot, lambda: "log scale" not in seen(app))
-
-    play(CurvesScreen(ended(run)), scenario)
-
-
-def test_trials_are_put_in_and_out_by_keys(run: Run) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: CurvesScreen) -> None:
+        await pilot.press("f")
         await pilot.press("space")
         assert drawn(screen) == ["b"]
-        await until(pilot, lambda: "  1━ a" in seen(app))
+        await shows(pilot, "  1━ a")
         await pilot.press("down", "space")
         assert drawn(screen) == []
-        await until(pilot, lambda: "no steps to show" in seen(app))
+        await shows(pilot, "no steps to show")
         await pilot.press("enter")
         assert drawn(screen) == ["b"]
         await pilot.press("enter")
         assert drawn(screen) == ["a", "b"]
 
-    play(CurvesScreen(ended(run)), scenario)
 
-
-def test_trials_are_put_in_and_out_by_the_mouse(run: Run) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: CurvesScreen) -> None:
-        for expected in (["a"], ["a", "b"]):
-            await pilot.click(Chooser, offset=(5, 2))  # the border, then a
-            await until(pilot, lambda expected=expected: drawn(screen) == expected)
-
-    play(CurvesScreen(ended(run)), scenario)
-
-
-def test_the_trial_under_the_cursor_lies_over_the_others(run: Run) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: CurvesScreen) -> None:
-        chart = screen.query_one(LineChart)
-        assert chart._top == 0
-        await pilot.press("j")
-        await until(pilot, lambda: chart._top == 1)
-        await pilot.press("k", "space", "j")  # the only one that is left
-        await until(pilot, lambda: chart._top == 0 and drawn(screen) == ["b"])
-
-    play(CurvesScreen(ended(run)), scenario)
-
-
-def test_a_chart_on_the_whole_screen_has_the_legend_itself(run: Run) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: CurvesScreen) -> None:
+async def test_a_chart_on_the_whole_screen_has_the_legend_itself(run: Run) -> None:
+    async with on_curves(over(run), (80, 24)) as (app, pilot, screen):
         assert "1━ a 0.052" not in seen(app)
         await pilot.press("z")
         await until(pilot, lambda: "1━ a 0.052  2━ b 0.052" in seen(app) and "Trials: " not in seen(app))
@@ -157,11 +121,9 @@ def test_a_chart_on_the_whole_screen_has_the_legend_itself(run: Run) -> None:
         await until(pilot, lambda: "Trials: " in seen(app) and "2━ b 0.052" not in seen(app))
         assert app.screen is screen
 
-    play(CurvesScreen(ended(run)), scenario, (80, 24))
 
-
-def test_without_colors_and_in_each_theme_lines_are_told_apart(run: Run) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: CurvesScreen) -> None:
+async def test_lines_are_told_apart_without_colors_and_in_each_theme(run: Run) -> None:
+    async with on_curves(over(run)) as (app, pilot, screen):
         for theme in ("textual-light", "ansi-dark", "ansi-light", "textual-dark"):
             app.theme = theme
             await pilot.pause()
@@ -172,14 +134,22 @@ def test_without_colors_and_in_each_theme_lines_are_told_apart(run: Run) -> None
             texts = [span.text.strip() for strip in app.screen._compositor.render_strips() for span in strip]
             marked = [text for text in texts if "1━" in text or "2━" in text]
             assert marked == ["✓ 1━ a", "2━"]  # on the row of the cursor, no color of its own
-
-    play(CurvesScreen(ended(run)), scenario)
+        for expected in (["a"], ["a", "b"]):
+            await pilot.click(Chooser, offset=(5, 2))  # the border, then a
+            await until(pilot, lambda expected=expected: drawn(screen) == expected)
+        await pilot.press("k")
+        chart = screen.query_one(LineChart)
+        await until(pilot, lambda: chart._top == 0)
+        await pilot.press("j")
+        await until(pilot, lambda: chart._top == 1)
+        await pilot.press("k", "space", "j")  # the only one that is left
+        await until(pilot, lambda: chart._top == 0 and drawn(screen) == ["b"])
 
 
 # Reading
 
 
-def test_the_screen_shows_at_once_and_each_trial_once_it_is_read(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_each_trial_shows_once_it_is_read(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     read = curves_screen.curves_of
     released = {"a": threading.Event(), "b": threading.Event()}
 
@@ -188,135 +158,172 @@ def test_the_screen_shows_at_once_and_each_trial_once_it_is_read(run: Run, monke
         return read(run, trial, is_wanted)
 
     monkeypatch.setattr(curves_screen, "curves_of", late)
-
-    async def scenario() -> None:
-        async with opened(Path("nowhere"), CurvesScreen(ended(run))) as (app, pilot):
-            assert "reading the steps …" in seen(app)
-            assert "reading 1 of 2 …" in seen(app)
-            released["a"].set()
-            await until(pilot, lambda: "reading 2 of 2 …" in seen(app))
-            assert "step 0" in seen(app)
-            assert "…" in next(line for line in seen(app).splitlines() if "2━ b" in line)
-            released["b"].set()
-            await until(pilot, lambda: "reading" not in seen(app))
-
-    asyncio.run(scenario())
+    async with opened(Path("nowhere"), CurvesScreen(over(run))) as (app, pilot):
+        await shows(pilot, "reading the steps …", "reading 1 of 2 …")
+        released["a"].set()
+        await shows(pilot, "reading 2 of 2 …", "step 0")
+        assert "…" in next(line for line in seen(app).splitlines() if "2━ b" in line)
+        released["b"].set()
+        await until(pilot, lambda: "reading" not in seen(app))
 
 
-def test_what_is_left_is_not_read_to_its_end(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    begun, over, wanted = threading.Event(), threading.Event(), list[bool]()
+async def test_what_is_left_is_not_read_to_its_end(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, stopped, wanted = threading.Event(), threading.Event(), list[bool]()
 
     def endless(run: Run, trial: Any, is_wanted: Callable[[], bool]) -> Any:
         begun.set()
         while is_wanted():
-            over.wait(0.01)
+            stopped.wait(0.01)
         wanted.append(False)
-        over.set()
+        stopped.set()
         return curves_screen.TrialCurves()
 
     monkeypatch.setattr(curves_screen, "curves_of", endless)
-
-    async def scenario() -> None:
-        async with opened(Path("nowhere"), CurvesScreen(ended(run))) as (_, pilot):
-            await until(pilot, begun.is_set)
-            await pilot.press("escape")
-            await until(pilot, over.is_set)
-
-    asyncio.run(scenario())
+    async with opened(Path("nowhere"), CurvesScreen(over(run))) as (_, pilot):
+        await until(pilot, begun.is_set)
+        await pilot.press("escape")
+        await until(pilot, stopped.is_set)
     assert wanted == [False]
 
 
-def test_a_journal_that_cannot_be_read_is_said_and_the_others_show(run: Run) -> None:
-    shown = ended(run)
+async def test_a_journal_that_cannot_be_read_is_said_and_the_others_show(run: Run) -> None:
+    shown = over(run)
     broken = run.repeat_folder("a", 1) / "messages.jsonl"
     broken.unlink()
     broken.mkdir()
-
-    async def scenario(app: Console, pilot: Pilot[int], screen: CurvesScreen) -> None:
+    async with on_curves(shown) as (app, _, screen):
         assert any("cannot be read" in toast for toast in toasts(app))
         assert "no step recorded" in next(line for line in seen(app).splitlines() if "1━ a" in line)
         assert [bool(series.points) for series in screen.query_one(LineChart)._series] == [False, True]
 
-    play(CurvesScreen(shown), scenario)
 
-
-def test_a_trial_that_failed_says_so(tmp_path: Path) -> None:
+async def test_a_trial_that_failed_says_so(tmp_path: Path) -> None:
     *begun, end = failure("b")
     steps = [message for message in journal("b") if hasattr(message, "loss")]
     run = write_run(tmp_path / "runs", two_trials(repeats=1), journal("a"), [*begun, *steps, end])
-
-    async def scenario(app: Console, pilot: Pilot[int], screen: CurvesScreen) -> None:
+    async with on_curves(over(run)) as (app, _, screen):
         assert "failed" in next(line for line in seen(app).splitlines() if "2━ b" in line)
         assert [len(series.points) for series in screen.query_one(LineChart)._series] == [4, 4]
 
-    play(CurvesScreen(ended(run)), scenario)
 
-
-def test_a_run_without_instruments_says_that_there_is_no_step(run: Run) -> None:
-    shown = ended(run)
+async def test_a_run_without_instruments_says_that_there_is_no_step(run: Run) -> None:
+    shown = over(run)
     for trial in "ab":
         for number in (1, 2):
             (run.repeat_folder(trial, number) / "messages.jsonl").unlink()
-
-    async def scenario(app: Console, pilot: Pilot[int], screen: CurvesScreen) -> None:
+    async with on_curves(shown) as (app, _, _):
         assert "no steps to show" in seen(app)
 
-    play(CurvesScreen(shown), scenario)
 
-
-@pytest.mark.parametrize("size", SIZES)
-def test_many_trials_can_be_scrolled_through(tmp_path: Path, size: tuple[int, int]) -> None:
-    names = [f"trial-{number}" for number in range(40)]
+async def test_many_trials_can_be_scrolled_through(tmp_path: Path) -> None:
+    names = [f"trial-{number}" for number in range(20)]
     preset = preset_of({"repeats": 1, "trial": [{"name": name} for name in names]})
     run = write_run(tmp_path / "runs", preset, *map(journal, names))
-
-    async def scenario(app: Console, pilot: Pilot[int], screen: CurvesScreen) -> None:
-        assert len(drawn(screen)) == 40
+    async with on_curves(over(run), (60, 16)) as (_, pilot, screen):
+        assert len(drawn(screen)) == 20
         await pilot.press("end", "enter")
-        assert drawn(screen) == ["trial-39"]
-        await until(pilot, lambda: "✓  ━ trial-39" in seen(app))
-
-    play(CurvesScreen(ended(run)), scenario, size)
+        assert drawn(screen) == ["trial-19"]
+        await shows(pilot, "✓ k━ trial-19")
 
 
 # Where it opens
 
 
-def test_it_opens_from_a_result_and_goes_back(run: Run) -> None:
-    async def scenario() -> None:
-        screen = ResultScreen(*ended(run))
-        async with opened(Path("nowhere"), screen) as (app, pilot):
-            for back in ("C", "escape"):
-                await pilot.press("C")
-                await until(pilot, lambda: isinstance(app.screen, CurvesScreen))
-                await until(pilot, lambda: "✓ 2━ b" in seen(app))
-                assert "▸ curves" in seen(app)
-                await pilot.press(back)
-                assert app.screen is screen
-
-    asyncio.run(scenario())
-
-
-def test_two_runs_are_in_one_chart(run: Run, tmp_path: Path) -> None:
-    other = write_run(tmp_path / "others", two_trials(), journal("a"), journal("a", 2))
-
-    async def scenario() -> None:
-        screen = ResultScreen(*compare_on_disk(run, other))
-        async with opened(Path("nowhere"), screen) as (app, pilot):
+async def test_it_opens_from_a_result_and_goes_back(run: Run) -> None:
+    async with on(ResultScreen(*over(run))) as (app, pilot, screen):
+        for back in ("C", "escape"):
             await pilot.press("C")
             await until(pilot, lambda: isinstance(app.screen, CurvesScreen))
-            await app.workers.wait_for_complete()
-            curves = app.screen
-            assert isinstance(curves, CurvesScreen)
-            assert drawn(curves) == ["A:a", "B:a", "A:b", "B:b"]
-
-    asyncio.run(scenario())
+            await shows(pilot, "✓ 2━ b", "▸ curves")
+            await pilot.press(back)
+            assert app.screen is screen
 
 
-def test_primitives_have_no_losses_and_so_no_such_key() -> None:
-    async def scenario() -> None:
-        async with opened(Path("nowhere"), PrimitivesScreen(primitive_recordings.over())) as (app, pilot):
-            await pilot.press("C")
-            assert isinstance(app.screen, PrimitivesScreen)
+async def test_two_runs_are_in_one_chart(run: Run, tmp_path: Path) -> None:
+    other = write_run(tmp_path / "others", two_trials(), journal("a"), journal("a", 2))
+    async with on(ResultScreen(*compare_on_disk(run, other))) as (app, pilot, _):
+        await pilot.press("C")
+        await until(pilot, lambda: isinstance(app.screen, CurvesScreen))
+        await app.workers.wait_for_complete()
+        curves = app.screen
+        assert isinstance(curves, CurvesScreen)
+        assert drawn(curves) == ["A:a", "B:a", "A:b", "B:b"]
 
-    asyncio.run(scenario())
+
+SMALL, SMALLEST = (80, 24), (60, 16)
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> tuple[Run, Run]:
+    """Two runs on disk, of which the second is slower."""
+    runs = []
+    for name, ms in (("20260101-120000-made", 10), ("20260102-120000-made", 30)):
+        run = write_run(
+            tmp_path, two_trials(repeats=1, question=[{"text": "?"}]), journal("a", step_ms=ms), journal("b")
+        )
+        runs.append(Run(run.folder.rename(tmp_path / name)))
+    return runs[0], runs[1]
+
+
+async def test_the_answer_stands_above_the_table_of_both_and_what_differs_in_the_words(tmp_path: Path) -> None:
+    for size in (SMALL, SMALLEST):
+        screen = compare_screen(run_of(100, 102), run_of(140, 144, environment={"host": "there"}))
+        async with opened(tmp_path, screen, size) as (app, pilot):
+            shown = seen(app)
+            rows = [shown.index(f"{name} ") for name in ("A:a ◆", "B:a  ", "A:b ◆", "B:b  ")]
+            assert rows == sorted(rows)
+            assert "1.41 ±0.03" in shown
+            await pilot.press("3")
+            await shows(pilot, "difference: host: here in A, there in B")
+
+
+async def test_trials_of_a_are_marked_as_baselines_and_bars_turn_to_differences() -> None:
+    async with on(compare_screen(run_of(100, 102), run_of(140, 144))) as (app, pilot, _):
+        shown = seen(app)
+        assert ["A:a ◆" in shown, "A:b ◆" in shown, "B:a ◆" in shown] == [True, True, False]
+        assert "B:a took 1.41 ± 0.03 times as long as A:a" in " ".join(shown.split())
+        await pilot.press("f")
+        await shows(pilot, "+0.12 s")
+
+
+async def test_two_equal_runs_say_that_nothing_differs(tmp_path: Path) -> None:
+    async with opened(tmp_path, compare_screen(run_of(1), run_of(1)), (120, 40)) as (app, _):
+        shown = " ".join(seen(app).split())
+        assert NO_DIFFERENCE in shown or NO_DIFFERENCE.split(":")[0] in shown
+        assert "one repeat shows no difference between runs" in shown
+
+
+async def test_a_replay_is_of_the_run_whose_trial_is_chosen(two: tuple[Run, Run], tmp_path: Path) -> None:
+    async with opened(tmp_path, ResultScreen(*compare_on_disk(*two)), (120, 40)) as (app, pilot):
+        screen = app.screen
+        for trial, name in (("A:b", "20260101-120000-made"), ("B:b", "20260102-120000-made")):
+            assert isinstance(screen, ResultScreen)
+            screen._table.choose(trial)
+            await pilot.pause()
+            await pilot.press("v")
+            await until(pilot, lambda: isinstance(app.screen, RunScreen))
+            assert app.screen.feed.run.name == name
+            await pilot.press("escape")
+            await until(pilot, lambda: app.screen is screen)
+
+
+def test_two_runs_are_exported_as_one_is(two: tuple[Run, Run]) -> None:
+    both = compare_on_disk(*two)
+    assert both[0].name == "20260101-120000-made-and-20260102-120000-made"
+    for form in ("html", "svg", "markdown", "csv", "json", "trace"):
+        assert "B:a" in "".join(pieces(*both, form))
+
+
+async def test_primitives_of_two_runs_have_their_ratios() -> None:
+    results = primitive_recordings.over().results
+    async with on(compare_screen(results, replace(results, run="the-same"))) as (app, pilot, screen):
+        assert isinstance(screen, PrimitivesScreen)
+        said = ("B: the-same. Calls took 1.00 times", "at the median of 23 sizes", "Difference: none that was")
+        await until(pilot, lambda: all(words in " ".join(seen(app).split()) for words in said))
+        await pilot.press("4")  # of two ranks, in run B
+        await shows(pilot, "ratio")
+
+
+def test_two_runs_ask_no_questions_since_each_has_answers_of_its_own(two: tuple[Run, Run]) -> None:
+    assert two[0].preset().questions
+    assert not compare_on_disk(*two)[1].questions

@@ -1,10 +1,8 @@
 """The line of keys: what it shows follows the focus, and its keys can be clicked."""
 
-import asyncio
 from collections.abc import Sequence
 from typing import ClassVar
 
-import pytest
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -59,25 +57,22 @@ async def shown(pilot: Pilot[None]) -> str:
     return seen(pilot.app).splitlines()[-1]
 
 
-def test_it_shows_the_keys_that_act_now_once_each() -> None:
-    async def check() -> None:
-        async with WithKeys().run_test(size=(80, 5)) as pilot:
-            line = await shown(pilot)
-            assert [words for words in ("a First", "b Second", "c Third") if words in line] == [
-                "a First", "b Second", "c Third",
-            ]  # fmt: skip
-            assert line.count("Third") == 1
-            assert "Hidden" not in line
-            assert line.endswith("^p palette")
-            await pilot.press("tab")
-            line = await shown(pilot)
-            assert "z Only one" in line
-            assert not [words for words in ("First", "Second", "Third") if words in line]
-            assert line.endswith("^p palette")
-            await pilot.press("tab")
-            assert "a First  b Second  c Third" in await shown(pilot)
-
-    asyncio.run(check())
+async def test_it_shows_the_keys_that_act_now_once_each() -> None:
+    async with WithKeys().run_test(size=(80, 5)) as pilot:
+        line = await shown(pilot)
+        assert [words for words in ("a First", "b Second", "c Third") if words in line] == [
+            "a First", "b Second", "c Third",
+        ]  # fmt: skip
+        assert line.count("Third") == 1
+        assert "Hidden" not in line
+        assert line.endswith("^p palette")
+        await pilot.press("tab")
+        line = await shown(pilot)
+        assert "z Only one" in line
+        assert not [words for words in ("First", "Second", "Third") if words in line]
+        assert line.endswith("^p palette")
+        await pilot.press("tab")
+        assert "a First  b Second  c Third" in await shown(pilot)
 
 
 class Spare(Screen[None]):
@@ -93,70 +88,43 @@ class Spare(Screen[None]):
         yield Keys()
 
 
-@pytest.mark.parametrize(
-    ("width", "words"),
-    [(80, "a First  l A long description  s Short "), (40, "a First  s Short "), (24, "a First ")],
-)
-def test_keys_that_may_be_spared_show_where_there_is_room(width: int, words: str) -> None:
-    async def check() -> None:
-        app = WithKeys()
-        async with app.run_test(size=(80, 5)) as pilot:
-            await app.push_screen(Spare())
-            await pilot.pause()
+async def test_keys_that_may_be_spared_show_where_there_is_room() -> None:
+    app = WithKeys()
+    async with app.run_test(size=(80, 5)) as pilot:
+        await app.push_screen(Spare())
+        for width, words in ((80, "a First  l A long description  s Short"), (40, "a First  s Short"), (24, "a First")):
             await pilot.resize_terminal(width, 5)
-            await pilot.pause()
             line = await shown(pilot)
-            assert line.split("▏")[0].strip() == words.strip()
+            assert line.split("▏")[0].strip() == words
             assert line.endswith("^p palette")
 
-    asyncio.run(check())
+
+async def test_a_click_presses_the_key_a_disabled_one_rings_and_the_mouse_shows_what_a_key_is_for() -> None:
+    app = WithKeys()
+    async with app.run_test(size=(80, 5)) as pilot:
+        line, keys = await shown(pilot), app.query_one(Keys)
+        for words, tooltip in (("First", "what it does"), ("palette", "Open the command palette"), ("Second", None)):
+            await pilot.hover(Keys, offset=(line.index(words), 0))
+            assert keys.tooltip == tooltip
+        await pilot.hover(Many)
+        assert keys.tooltip is None
+        at = (line.index("Second"), 0)
+        await pilot.click(Keys, offset=at)
+        assert app.done == ["b"]
+        app.disabled = "b"
+        app.refresh_bindings()
+        await pilot.pause()
+        await pilot.pause()
+        await pilot.click(Keys, offset=at)
+        assert (app.done, app.rung) == (["b"], 1)
 
 
-def test_a_click_presses_the_key_and_a_disabled_one_rings() -> None:
-    async def check() -> None:
-        app = WithKeys()
-        async with app.run_test(size=(80, 5)) as pilot:
-            at = ((await shown(pilot)).index("Second"), 0)
-            await pilot.click(Keys, offset=at)
-            await pilot.pause()
-            assert app.done == ["b"]
-            app.disabled = "b"
-            app.refresh_bindings()
-            await pilot.pause()
-            await pilot.pause()
-            await pilot.click(Keys, offset=at)
-            await pilot.pause()
-            assert (app.done, app.rung) == (["b"], 1)
-
-    asyncio.run(check())
-
-
-def test_what_a_key_is_for_is_said_under_the_mouse() -> None:
-    async def check() -> None:
-        async with WithKeys().run_test(size=(80, 5)) as pilot:
-            line, keys = await shown(pilot), pilot.app.query_one(Keys)
-            for words, tooltip in (
-                ("First", "what it does"),
-                ("palette", "Open the command palette"),
-                ("Second", None),
-            ):
-                await pilot.hover(Keys, offset=(line.index(words), 0))
-                assert keys.tooltip == tooltip
-            await pilot.hover(Many)
-            assert keys.tooltip is None
-
-    asyncio.run(check())
-
-
-def test_a_screen_may_be_left_before_its_keys_were_shown() -> None:
-    async def check() -> None:
-        async with WithKeys().run_test(size=(80, 5)) as pilot:
-            await pilot.pause()
-            keys = Keys()
-            await pilot.app.screen.mount(keys)
-            leaving = keys.remove()
-            keys._show_keys()  # it was to be called after the next picture, which came as the screen was being left
-            await leaving
-            assert (await shown(pilot)).endswith("^p palette")
-
-    asyncio.run(check())
+async def test_a_screen_may_be_left_before_its_keys_were_shown() -> None:
+    async with WithKeys().run_test(size=(80, 5)) as pilot:
+        await pilot.pause()
+        keys = Keys()
+        await pilot.app.screen.mount(keys)
+        leaving = keys.remove()
+        keys._show_keys()  # it was to be called after the next picture, which came as the screen was being left
+        await leaving
+        assert (await shown(pilot)).endswith("^p palette")

@@ -12,41 +12,16 @@ from ddptui.config.preset import Preset
 from ddptui.config.trial import TRIAL_FIELDS, Bottleneck
 from ddptui.store.presets import load
 from ddptui.tui.app import Console
-from ddptui.tui.draft import COMMON, LINE, REPEATS, others
+from ddptui.tui.draft import COMMON, LINE, REPEATS, common, others
 from ddptui.tui.screens.dialogs import NameDialog
 from ddptui.tui.screens.lab import Lab
-from ddptui.tui.widgets.lists import PresetList
 from ddptui.tui.widgets.tables import LEFT, TrialTable
 from ddptui.tui.widgets.trial_form import ALL, OWN, Choice, Field, TrialForm
-from tests.tui.opened import play_in_lab, seen, toasts, until
-
-SIZES = [(80, 24), *(pytest.param(size, marks=pytest.mark.rare) for size in ((60, 16), (120, 40)))]
-
-
-def field(lab: Lab, key: str) -> Field:
-    return lab.query_one(f"#{key}", Field)
-
-
-async def answer(pilot: Pilot[int], lab: Lab, key: str, text: str) -> None:
-    field(lab, key).answer.value = text
-    await pilot.pause()
-
-
-async def choose(pilot: Pilot[int], lab: Lab, name: str) -> None:
-    lab.query_one(PresetList).choose(name)
-    await pilot.pause()
-
-
-def command(lab: Lab) -> str:
-    return str(lab.query_one("#command Static", Static).content)
+from tests.tui.opened import answer, choose, command, field, in_lab, reason, seen, shows, toasts, until
 
 
 def meaning(lab: Lab) -> str:
     return str(lab.query_one("#meaning", Static).content)
-
-
-def reason(lab: Lab) -> str:
-    return str(lab.query_one("#reason", Static).content) if lab.query_one(TrialForm).has_class("-refused") else ""
 
 
 def made(lab: Lab) -> Preset:
@@ -75,9 +50,8 @@ def test_every_field_of_a_trial_has_a_place_in_the_form() -> None:
     assert sorted(places | of_commands) == sorted({*TRIAL_FIELDS, REPEATS})
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_a_common_field_is_reached_and_filled_in_by_keyboard(size: tuple[int, int]) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+async def test_fields_are_filled_in_by_keyboard_and_any_other_is_a_word_that_is_completed() -> None:
+    async with in_lab((80, 24)) as (app, pilot, lab):
         await pilot.press("e")
         while not field(lab, "repeats").answer.has_focus:
             await pilot.press("tab")
@@ -85,22 +59,16 @@ def test_a_common_field_is_reached_and_filled_in_by_keyboard(size: tuple[int, in
         await until(pilot, lambda: "* repeats" in seen(app) and "12" in seen(app))
         assert "--repeats 12" in command(lab)
         assert "launches of each trial" in meaning(lab)
-
-    play_in_lab(scenario, size)
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_any_other_field_is_a_word_that_is_completed(size: tuple[int, int]) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        await pilot.press("ctrl+r", "escape")
         await choose(pilot, lab, "quickstart")
         await pilot.press("e")
         while not field(lab, LINE).answer.has_focus:
             await pilot.press("tab")
         assert "batch_size" in meaning(lab)
         await pilot.press(*"batch_s")
-        await until(pilot, lambda: "batch_size=" in seen(app))
+        await shows(pilot, "batch_size=")
         await pilot.press("right", *"32 amp=bf")
-        await until(pilot, lambda: "amp=bf16" in seen(app))
+        await shows(pilot, "amp=bf16")
         await pilot.press("right")
         assert "--set batch_size=32 --set amp=bf16" in " ".join(command(lab).split())
         assert meaning(lab).startswith("amp: ")
@@ -111,14 +79,11 @@ def test_any_other_field_is_a_word_that_is_completed(size: tuple[int, int]) -> N
         await pilot.press("f5")
         assert app.screen is lab
 
-    play_in_lab(scenario, size)
 
-
-def test_your_own_in_a_list_goes_on_in_the_line_of_other_fields(tmp_path: Path) -> None:
+async def test_your_own_in_a_list_goes_on_in_the_line_of_other_fields(tmp_path: Path) -> None:
     mine = tmp_path / "mine.py"
     mine.write_text("def average(tensors): ...")
-
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+    async with in_lab((120, 40)) as (_, pilot, lab):
         await choose(pilot, lab, "quickstart")
         await answer(pilot, lab, "strategy", OWN)
         await until(pilot, lambda: field(lab, LINE).text == "strategy=" and field(lab, LINE).answer.has_focus)
@@ -128,11 +93,17 @@ def test_your_own_in_a_list_goes_on_in_the_line_of_other_fields(tmp_path: Path) 
         await until(pilot, lambda: not reason(lab))
         assert f"--set strategy={mine}:average" in " ".join(command(lab).split())
 
-    play_in_lab(scenario, (120, 40))
 
-
-def test_arrows_lead_from_field_to_field_and_enter_opens_a_list() -> None:
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+async def test_arrows_lead_from_field_to_field_and_never_leave_the_form_where_enter_would_start_a_run() -> None:
+    async with in_lab() as (app, pilot, lab):
+        await pilot.press("e", "up")
+        at, form = app.focused, lab.query_one(TrialForm)
+        assert at in form.query("*")
+        await pilot.press("up", "up", "down", "down")
+        assert app.focused is at
+        stops = {at, *[await reached(app, pilot, "down") for _ in form.query("*")]}
+        assert stops <= {*form.query("*")}
+        await pilot.press("escape")
         await pilot.press("e", "down", "down")
         strategy = field(lab, "strategy").answer
         assert isinstance(strategy, Select)
@@ -142,21 +113,8 @@ def test_arrows_lead_from_field_to_field_and_enter_opens_a_list() -> None:
         await until(pilot, lambda: strategy.expanded)
         await pilot.press("down", "enter")
         await until(pilot, lambda: not strategy.expanded and field(lab, "strategy").text)
-
-    play_in_lab(scenario)
-
-
-def test_arrows_never_leave_the_form_where_enter_would_start_a_run() -> None:
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        await pilot.press("e", "up")
-        at, form = app.focused, lab.query_one(TrialForm)
-        assert at in form.query("*")
-        await pilot.press("up", "up", "down", "down")
-        assert app.focused is at
-        stops = {at, *[await reached(app, pilot, "down") for _ in form.query("*")]}
-        assert stops <= {*form.query("*")}
-
-    play_in_lab(scenario)
+        assert not [each for each in lab.query_one(TrialForm).query("#fields, .fields, #whose") if each.can_focus]
+        assert {type(each.answer) for each in lab.query(Field)} == {Input, Choice}
 
 
 async def reached(app: Console, pilot: Pilot[int], key: str) -> Widget | None:
@@ -164,22 +122,8 @@ async def reached(app: Console, pilot: Pilot[int], key: str) -> Widget | None:
     return app.focused
 
 
-def test_fields_of_another_kind_of_work_are_not_completed() -> None:
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        suggester = field(lab, LINE).answer.suggester  # type: ignore[union-attr]
-        assert suggester is not None
-        await choose(pilot, lab, "quickstart")
-        assert await suggester.get_suggestion("cade") is None
-        assert await suggester.get_suggestion("lr=1 mom") == "lr=1 momentum="
-        await choose(pilot, lab, "primitives-measure")
-        assert await suggester.get_suggestion("cade") == "cadence="
-        assert await suggester.get_suggestion("mom") is None
-
-    play_in_lab(scenario)
-
-
-def test_a_change_stays_with_its_preset() -> None:
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+async def test_a_change_stays_with_its_preset_and_f5_goes_to_the_field_that_a_refusal_is_about() -> None:
+    async with in_lab() as (_, pilot, lab):
         await choose(pilot, lab, "quickstart")
         await answer(pilot, lab, LINE, "batch_size=32 'shape=1, 28,28' dataset=random")
         assert made(lab).trials[0].shape == (1, 28, 28)
@@ -190,12 +134,6 @@ def test_a_change_stays_with_its_preset() -> None:
         assert field(lab, LINE).text == "batch_size=32 'shape=1, 28,28'"
         assert field(lab, "dataset").text == "random"  # it has a field of its own
         assert field(lab, LINE).has_class("-changed")
-
-    play_in_lab(scenario)
-
-
-def test_f5_goes_to_the_field_that_a_refusal_is_about() -> None:
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
         for key, text, place in (("epochs", "many", "epochs"), (LINE, "threads=many", LINE)):
             await choose(pilot, lab, "quickstart")
             await pilot.press("ctrl+r")
@@ -205,11 +143,9 @@ def test_f5_goes_to_the_field_that_a_refusal_is_about() -> None:
             await until(pilot, lambda: 'expected an integer, got "many"' in reason(lab))
             assert field(lab, place).has_class("-wrong")
 
-    play_in_lab(scenario)
 
-
-def test_a_bottleneck_in_words_goes_to_the_trials_that_can_have_it_and_the_table_says_why_not_to_the_others() -> None:
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+async def test_a_bottleneck_goes_to_the_trials_that_can_have_it_and_trials_made_equal_are_said_in_amber() -> None:
+    async with in_lab() as (_, pilot, lab):
         await choose(pilot, lab, "quickstart")
         assert refusals(lab) == {}
         assert "backward 20 ms on 1" in field(lab, "bottleneck").answer.placeholder  # type: ignore[union-attr]
@@ -229,25 +165,34 @@ def test_a_bottleneck_in_words_goes_to_the_trials_that_can_have_it_and_the_table
         assert 'write it like "backward 20 ms on 1", or none' in reason(lab)
         await answer(pilot, lab, "bottleneck", "none")
         assert refusals(lab) == {}
-
-    play_in_lab(scenario)
-
-
-@pytest.mark.parametrize("name", ["launch-modes", "primitives-see", "bottleneck-where", "slow-link", "who-waits"])
-def test_every_kind_of_preset_takes_a_bottleneck(name: str) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        await choose(pilot, lab, name)
-        # where no rank trains, only a link can be slow
-        of_link = name == "primitives-see"
-        await answer(pilot, lab, "bottleneck", "link 10 Mbit/s on 1" if of_link else "aggregate 10 ms on 1")
-        assert any(trial.bottleneck for trial in made(lab).trials)
-
-    play_in_lab(scenario)
+        await choose(pilot, lab, "bottleneck-where")
+        table = lab.query_one(TrialTable)
+        assert "differ in bottleneck" in subtitle(lab)
+        await answer(pilot, lab, "bottleneck", "none")
+        assert "are the same" in subtitle(lab)
+        assert "$text-warning" in str(table.border_subtitle)
+        await choose(pilot, lab, "scheduler-tick")  # some of its trials may be equal on purpose
+        assert "are the same" not in subtitle(lab)
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_one_trial_is_duplicated_changed_and_removed_by_keyboard(size: tuple[int, int]) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+async def test_every_kind_of_preset_takes_a_bottleneck_and_completes_its_own_fields() -> None:
+    async with in_lab() as (_, pilot, lab):
+        suggester = field(lab, LINE).answer.suggester  # type: ignore[union-attr]
+        assert suggester is not None
+        for name in ("launch-modes", "primitives-see", "bottleneck-where", "slow-link", "who-waits"):
+            await choose(pilot, lab, name)
+            # where no rank trains, only a link can be slow
+            of_link = name == "primitives-see"
+            await answer(pilot, lab, "bottleneck", "link 10 Mbit/s on 1" if of_link else "aggregate 10 ms on 1")
+            assert any(trial.bottleneck for trial in made(lab).trials)
+            assert await suggester.get_suggestion("lr=1 mom") == (None if of_link else "lr=1 momentum=")
+            assert await suggester.get_suggestion("cade") is None
+        await choose(pilot, lab, "primitives-measure")
+        assert await suggester.get_suggestion("cade") == "cadence="
+
+
+async def test_one_trial_is_duplicated_changed_and_removed_by_keyboard() -> None:
+    async with in_lab((80, 24)) as (app, pilot, lab):
         await choose(pilot, lab, "who-waits")
         table, names = lab.query_one(TrialTable), [trial.name for trial in load("who-waits").trials]
         await pilot.press("D")
@@ -256,7 +201,7 @@ def test_one_trial_is_duplicated_changed_and_removed_by_keyboard(size: tuple[int
         assert typed.value == "all_reduce-2"
         typed.value = "ring"
         await pilot.press("enter")
-        await until(pilot, lambda: "choose another name" in seen(app))
+        await shows(pilot, "choose another name")
         typed.value = "slow"
         await pilot.press("enter")
         await until(pilot, lambda: app.screen is lab and field(lab, "bottleneck").answer.has_focus)
@@ -285,11 +230,9 @@ def test_one_trial_is_duplicated_changed_and_removed_by_keyboard(size: tuple[int
         await pilot.press("ctrl+r")
         assert made(lab) == load("who-waits")
 
-    play_in_lab(scenario, size)
 
-
-def test_e_on_a_trial_changes_only_this_one_and_buttons_do_what_keys_do() -> None:
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+async def test_e_on_a_trial_changes_only_this_one_and_buttons_do_what_keys_do() -> None:
+    async with in_lab() as (app, pilot, lab):
         await choose(pilot, lab, "bottleneck-where")
         table = lab.query_one(TrialTable)
         table.focus()
@@ -314,40 +257,54 @@ def test_e_on_a_trial_changes_only_this_one_and_buttons_do_what_keys_do() -> Non
         await answer(pilot, lab, "epochs", "2")
         assert [trial.epochs for trial in made(lab).trials][:3] == [2, 9, 2]  # its own change counts
 
-    play_in_lab(scenario)
 
-
-def test_trials_that_the_changes_make_equal_are_said_in_amber() -> None:
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        await choose(pilot, lab, "bottleneck-where")
-        table = lab.query_one(TrialTable)
-        assert "differ in bottleneck" in subtitle(lab)
-        await answer(pilot, lab, "bottleneck", "none")
-        assert "are the same" in subtitle(lab)
-        assert "$text-warning" in str(table.border_subtitle)
-        await choose(pilot, lab, "scheduler-tick")  # some of its trials may be equal on purpose
-        assert "are the same" not in subtitle(lab)
-
-    play_in_lab(scenario)
-
-
-def test_the_form_itself_is_never_a_stop_of_the_tab_key() -> None:
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        assert not [each for each in lab.query_one(TrialForm).query("#fields, .fields, #whose") if each.can_focus]
-        assert {type(each.answer) for each in lab.query(Field)} == {Input, Choice}
-
-    play_in_lab(scenario)
-
-
-def test_a_field_of_a_removed_file_is_refused_not_lost(tmp_path: Path) -> None:
+async def test_a_field_of_a_removed_file_is_refused_not_lost(tmp_path: Path) -> None:
     path = tmp_path / "config" / "ddptui" / "presets" / "gone.toml"
     path.parent.mkdir(parents=True)
     path.write_text('title = "Gone"\n[[trial]]\nname = "a"\n', encoding="utf-8")
-
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+    async with in_lab() as (_, pilot, lab):
         await choose(pilot, lab, "gone")
         path.unlink()
         await answer(pilot, lab, "epochs", "9")
         assert reason(lab) == "! no preset 'gone'; `ddptui presets` lists them"
 
-    play_in_lab(scenario)
+
+def asked(lab: Lab) -> set[str]:
+    return {field.id or "" for field in lab.query(Field) if field.display} - {"trial", LINE}
+
+
+async def test_the_form_goes_with_a_preset_of_primitives_and_changes_stay_with_it() -> None:
+    async with in_lab() as (app, pilot, lab):
+        for name in ("primitives-see", "primitives-measure", "quickstart", "ddp-by-hand"):
+            await choose(pilot, lab, name)
+            assert asked(lab) == common(load(name)), name
+        await choose(pilot, lab, "quickstart")
+        lab.query_one("#model", Field).answer.value = "mlp"
+        await pilot.pause()
+        await choose(pilot, lab, "primitives-measure")
+        assert "--set" not in seen(app).split("Command")[-1].split("trial ")[0]
+        assert lab._validation.prepared is not None
+        await choose(pilot, lab, "primitives-measure")
+        lab.query_one(f"#{LINE}", Field).answer.value = "cadence=pipelined"
+        await pilot.pause()
+        assert "--set cadence=pipelined" in seen(app)
+        assert lab._validation.prepared is not None
+        lab.query_one("#operations", Field).answer.value = "all_reduce, send_recv"
+        await pilot.pause()
+        assert lab._validation.prepared is None
+        assert "send_recv cannot be pipelined" in lab._validation.reason
+
+
+async def test_what_is_typed_is_what_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[Preset] = []
+    monkeypatch.setattr(Console, "_start", lambda _, new: started.append(new.preset))
+    async with in_lab() as (_, pilot, lab):
+        await choose(pilot, lab, "primitives-see")
+        lab.query_one("#operations", Field).answer.value = "reduce, gather"
+        await pilot.pause()
+        await shows(pilot, "shown", "reduce, gather")
+        await pilot.press("f5")
+        assert [trial.operations for trial in started[0].trials] == [("reduce", "gather")]
+        await choose(pilot, lab, "quickstart")
+        await choose(pilot, lab, "primitives-see")
+        assert lab.query_one("#operations", Field).text == "reduce, gather"

@@ -1,6 +1,5 @@
 """The Lab screen: what can be asked, changed, saved and run, with the keyboard alone."""
 
-import asyncio
 import os
 import threading
 from collections.abc import Iterable
@@ -8,8 +7,7 @@ from pathlib import Path
 from subprocess import CompletedProcess
 
 import pytest
-from textual.pilot import Pilot
-from textual.widgets import Input, Select, Static
+from textual.widgets import Input, Select
 
 from ddptui.config.preset import Preset
 from ddptui.engines.local import links
@@ -18,15 +16,35 @@ from ddptui.store.presets import LESSONS, all_presets, load
 from ddptui.store.runs import Run
 from ddptui.text.cells import cell_len
 from ddptui.tui.app import Console
-from ddptui.tui.screens import dialogs, lab
-from ddptui.tui.screens.dialogs import NameDialog, Question
+from ddptui.tui.screens import dialogs
+from ddptui.tui.screens import lab as lab_screen
+from ddptui.tui.screens.dialogs import NameDialog
 from ddptui.tui.screens.lab import Lab
 from ddptui.tui.widgets.lists import PresetChooser, PresetList, RecentRuns
 from ddptui.tui.widgets.tables import TrialTable
 from ddptui.tui.widgets.trial_form import Field, TrialForm
 from tests.support.builders import journal, two_trials, write_preset, write_run
 from tests.support.load import busy_processes
-from tests.tui.opened import each_theme, opened, play_in_lab, seen, toasts, until
+from tests.tui.opened import (
+    answer,
+    choose,
+    command,
+    each_theme,
+    field,
+    in_lab,
+    opened,
+    reason,
+    seen,
+    shows,
+    toasts,
+    until,
+)
+
+
+def first_line(lab: Lab) -> str:
+    """What is copied."""
+    return command(lab).partition("\n")[0]
+
 
 NASTY = 'title = "[/b] \\u001b[31m"\ngroup = "[link"\nabout = "[/] \\u001b]0;x\\u0007"\n[[trial]]\nname = "a"\n'
 
@@ -50,34 +68,10 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "config" / "ddptui" / "presets"
 
 
-def field(lab: Lab, key: str) -> Field:
-    return lab.query_one(f"#{key}", Field)
-
-
-async def answer(pilot: Pilot[int], lab: Lab, key: str, text: str) -> None:
-    """Through the widget, which is as much as its own keys would do."""
-    widget = field(lab, key).answer
-    widget.value = text
-    await pilot.pause()
-
-
-def reason(lab: Lab) -> str:
-    return str(lab.query_one("#reason", Static).content) if lab.query_one(TrialForm).has_class("-refused") else ""
-
-
-def command(lab: Lab) -> str:
-    return str(lab.query_one("#command Static", Static).content).partition("\n")[0]
-
-
-async def choose(pilot: Pilot[int], lab: Lab, name: str) -> None:
-    lab.query_one(PresetList).choose(name)
-    await pilot.pause()
-
-
-def test_a_preset_is_shown_with_its_text_its_trials_and_its_commands() -> None:
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+async def test_a_preset_is_shown_with_its_trials_and_commands_and_the_filter_finds_it() -> None:
+    async with in_lab() as (app, pilot, lab):
         await choose(pilot, lab, "quickstart")
-        await until(pilot, lambda: "The same net learns" in seen(app))
+        await shows(pilot, "The same net learns")
         for words in (
             "Start here",
             "One process, or two that average their gradients?",
@@ -85,31 +79,19 @@ def test_a_preset_is_shown_with_its_text_its_trials_and_its_commands() -> None:
             "not run here yet",
         ):
             assert words in seen(app)
-        assert command(lab) == "ddptui run quickstart --no-ui"
+        assert first_line(lab) == "ddptui run quickstart --no-ui"
         assert "workers.single" not in seen(app)
         await pilot.press("E")
         await until(pilot, lambda: "workers.single" in seen(app) and "OMP_NUM_THREADS=" in seen(app))
         await pilot.press("E", *"jj")
-        assert command(lab) == "ddptui run allreduce-vs-reduce-broadcast --no-ui"
+        assert first_line(lab) == "ddptui run allreduce-vs-reduce-broadcast --no-ui"
         await pilot.press("g")
         assert "playground" in command(lab)
-
-    play_in_lab(scenario)
-
-
-def test_the_command_is_the_highlighted_trials() -> None:
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
         await choose(pilot, lab, "quickstart")
         lab.query_one(TrialTable).focus()
         await pilot.press("G", "E")
-        assert "Command of trial ddp" in seen(app)
-        assert "strategy=ddp" in seen(app)
-
-    play_in_lab(scenario)
-
-
-def test_the_filter_finds_names_titles_and_groups_and_goes_again() -> None:
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        await shows(pilot, "Command of trial ddp", "strategy=ddp")
+        await pilot.press("E", "escape", "g")
         everything = lab.query_one(PresetChooser).option_count
         await pilot.press("slash", *"delay", "enter")
         assert "1 of " in str(lab.query_one(PresetList).border_subtitle)
@@ -125,34 +107,20 @@ def test_the_filter_finds_names_titles_and_groups_and_goes_again() -> None:
         await pilot.press("escape", "slash", *"Launch")
         assert lab.query_one(PresetChooser).option_count > 2
 
-    play_in_lab(scenario)
 
-
-def test_titles_and_texts_in_chinese_are_found_and_shown_within_their_frames(own: Path, in_chinese: None) -> None:
+async def test_titles_and_texts_in_chinese_are_found_and_shown_within_their_frames(own: Path, in_chinese: None) -> None:
     title, about = "梯度平均：哪一个更快？", "比较两种方法：" * 20
     text = f'title = "Which?"\n[zh]\ntitle = "{title}"\nabout = "{about}"\n[[trial]]\nname = "a"\n'
     write_preset(own, text)
-
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+    async with in_lab() as (app, pilot, _):
         await pilot.press("slash", *"哪一个更快", "enter")
         await until(pilot, lambda: about[:20] in seen(app))
         lines = seen(app).splitlines()
         assert any(f"─ {title} ─" in line for line in lines)
         assert {cell_len(line) for line in lines if line.endswith(("│", "╮", "╯"))} == {120}
 
-    play_in_lab(scenario)
 
-
-def test_enter_runs_what_the_cursor_is_on(started: Started) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        await pilot.press(*"jjjjjj", "enter")
-        await until(pilot, lambda: started)
-
-    play_in_lab(scenario)
-    assert [preset.name for preset in started] == ["who-waits"]
-
-
-def test_what_takes_long_before_a_start_leaves_the_screen_alive(
+async def test_enter_runs_what_the_cursor_is_on_beside_the_screen(
     started: Started, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A driver that is asleep. Where the screen waited for it, nobody would wake it here."""
@@ -162,23 +130,20 @@ def test_what_takes_long_before_a_start_leaves_the_screen_alive(
         assert woken.wait(10), "the screen waits"
         return preset
 
-    monkeypatch.setattr(lab, "prepare", prepared)
-
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        await pilot.press("enter")
-        await pilot.press("slash")
+    monkeypatch.setattr(lab_screen, "prepare", prepared)
+    async with in_lab() as (_, pilot, lab):
+        await pilot.press(*"jjjjjj", "enter", "slash")
         assert not started
         assert not lab.query_one(PresetChooser).has_focus
         woken.set()
         await until(pilot, lambda: started)
-
-    play_in_lab(scenario)
+    assert [preset.name for preset in started] == ["who-waits"]
 
 
 SLOW = 'title = "t"\n[[trial]]\nname = "a"\nbottleneck = [{ at = "link", ranks = [1], mbit = 10 }]\n'
 
 
-def test_whether_links_can_be_slow_is_tried_beside_the_screen(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_whether_links_can_be_slow_is_tried_beside_the_screen(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = threading.Event()
 
     def make(*_: object, **__: object) -> CompletedProcess[str]:
@@ -190,23 +155,33 @@ def test_whether_links_can_be_slow_is_tried_beside_the_screen(own: Path, monkeyp
     links._tried.cache_clear()
     monkeypatch.setattr(links, "_tool", lambda name: name)
     monkeypatch.setattr("ddptui.engines.local.links.subprocess.run", make)
-
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+    async with in_lab() as (_, pilot, lab):
         await choose(pilot, lab, "slow")
         assert reason(lab) == ""
         made.set()
         await until(pilot, lambda: reason(lab))
         assert "no rights for a slow link" in reason(lab)
-
-    play_in_lab(scenario)
     links._tried.cache_clear()
 
 
-def test_a_change_is_shown_run_and_copied(started: Started) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+async def test_a_refusal_is_said_at_once_and_a_change_is_shown_run_and_copied(started: Started) -> None:
+    async with in_lab() as (app, pilot, lab):
+        await choose(pilot, lab, "quickstart")
+        await answer(pilot, lab, "epochs", "many")
+        assert 'epochs: expected an integer, got "many"' in reason(lab)
+        assert field(lab, "epochs").has_class("-wrong")
+        assert "Trials without the changes" in seen(app)
+        await pilot.press("enter")
+        assert not started
+        assert not toasts(app)  # it is beside the form
+        assert field(lab, "epochs").answer.has_focus
+        await pilot.press("ctrl+r")
+        assert reason(lab) == ""
+        assert field(lab, "epochs").text is None
+        assert first_line(lab) == "ddptui run quickstart --no-ui"
+        await pilot.press("escape")
         await choose(pilot, lab, "quickstart")
         await pilot.press("e")
-        await pilot.pause()
         assert field(lab, "launch").answer.has_focus
         await pilot.press("enter", "down", "down", "down", "enter")
         launch = field(lab, "launch").text
@@ -219,76 +194,45 @@ def test_a_change_is_shown_run_and_copied(started: Started) -> None:
         assert reason(lab) == ""
         await pilot.press("f5", "escape", "y")
         await until(pilot, lambda: started)
-        assert app.clipboard == command(lab)
-
-    play_in_lab(scenario)
+        assert app.clipboard == first_line(lab)
     (preset,) = started
     assert preset.repeats == 4
     assert {delay.sleep_ms for trial in preset.trials for delay in trial.bottleneck} == {25}
 
 
-def test_a_refusal_is_said_at_once_and_enter_points_to_it(started: Started) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        await choose(pilot, lab, "quickstart")
-        await answer(pilot, lab, "epochs", "many")
-        assert 'epochs: expected an integer, got "many"' in reason(lab)
-        assert field(lab, "epochs").has_class("-wrong")
-        assert "Trials without the changes" in seen(app)
-        await pilot.press("enter")
-        await pilot.pause()
-        assert not started
-        assert not toasts(app)  # it is beside the form
-        assert field(lab, "epochs").answer.has_focus
-        await pilot.press("ctrl+r")
-        await pilot.pause()
-        assert reason(lab) == ""
-        assert field(lab, "epochs").text is None
-        assert command(lab) == "ddptui run quickstart --no-ui"
-
-    play_in_lab(scenario)
-
-
-def test_a_model_of_torchvision_can_be_chosen() -> None:
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        await answer(pilot, lab, "model", "resnet18")
-        assert reason(lab) == ""
-        assert "--set model=resnet18" in command(lab)
-
-    play_in_lab(scenario)
-
-
-def test_every_preset_keeps_its_own_changes() -> None:
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+async def test_the_form_goes_with_the_preset_and_each_keeps_its_own_changes() -> None:
+    async with in_lab() as (app, pilot, lab):
         await choose(pilot, lab, "quickstart")
         await answer(pilot, lab, "repeats", "7")
         await choose(pilot, lab, "who-waits")
-        assert command(lab) == "ddptui run who-waits --no-ui"
+        assert first_line(lab) == "ddptui run who-waits --no-ui"
         assert field(lab, "repeats").text is None
         await choose(pilot, lab, "quickstart")
-        assert command(lab) == "ddptui run quickstart --repeats 7 --no-ui"
+        assert first_line(lab) == "ddptui run quickstart --repeats 7 --no-ui"
         assert field(lab, "repeats").text == "7"
-
-    play_in_lab(scenario)
-
-
-def test_the_form_asks_for_steps_where_steps_are_counted() -> None:
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        await choose(pilot, lab, "playground")
+        await answer(pilot, lab, "model", "resnet18")
+        assert reason(lab) == ""
+        assert "--set model=resnet18" in command(lab)
         await choose(pilot, lab, "ddp-by-hand")
         assert "  steps " in seen(app)
         assert not field(lab, "epochs").display
         await answer(pilot, lab, "steps", "30")
         assert "--set steps=30" in command(lab)
+        await choose(pilot, lab, "quickstart")
+        select = field(lab, "strategy").answer
+        assert isinstance(select, Select)
+        assert select.prompt == "varies"
+        await choose(pilot, lab, "who-waits")
+        assert field(lab, "model").answer.prompt == load("who-waits").trials[0].model  # type: ignore[union-attr]
 
-    play_in_lab(scenario)
 
-
-def test_a_changed_preset_is_saved_as_ones_own(own: Path) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+async def test_a_changed_preset_is_saved_as_ones_own(own: Path) -> None:
+    async with in_lab() as (app, pilot, lab):
         await choose(pilot, lab, "quickstart")
         await answer(pilot, lab, "world_size", "0")
         assert reason(lab) != ""
         await pilot.press("ctrl+s")
-        await pilot.pause()
         assert app.screen is lab  # what cannot be is not kept
         await pilot.press("ctrl+r")
         await answer(pilot, lab, "epochs", "2")
@@ -308,51 +252,25 @@ def test_a_changed_preset_is_saved_as_ones_own(own: Path) -> None:
         assert " changed" not in seen(app)
         assert toasts(app) == [str(own / "quickstart-mine.toml")]
 
-    play_in_lab(scenario)
 
-
-def test_nothing_is_replaced_unasked(own: Path) -> None:
-    own.mkdir(parents=True)
-    (own / "quick.toml").write_text('title = "Old"\n[[trial]]\nname = "a"\n')
-
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        await choose(pilot, lab, "quick")
-        await answer(pilot, lab, "repeats", "9")
-        for key, repeats in (("n", 1), ("y", 9)):
-            await pilot.press("ctrl+s")
-            await until(pilot, lambda: isinstance(app.screen, NameDialog))
-            await pilot.press("enter")
-            await until(pilot, lambda: isinstance(app.screen, Question))
-            await pilot.press(key)
-            await until(pilot, lambda: app.screen is lab)
-            await app.workers.wait_for_complete()
-            assert load(str(own / "quick.toml")).repeats == repeats
-
-    play_in_lab(scenario)
-
-
-def test_where_nothing_can_be_written_that_is_said(own: Path) -> None:
+async def test_where_nothing_can_be_written_that_is_said(own: Path) -> None:
     own.parent.mkdir(parents=True)
     own.write_text("a file, where a folder should be")
-
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+    async with in_lab() as (app, pilot, _):
         await pilot.press("ctrl+s")
         await until(pilot, lambda: isinstance(app.screen, NameDialog))
         await pilot.press("enter")
         await until(pilot, lambda: toasts(app))
         assert "cannot be written" in toasts(app)[0]
 
-    play_in_lab(scenario)
 
-
-def test_a_preset_that_cannot_be_read_says_why(own: Path, started: Started) -> None:
+async def test_a_preset_that_cannot_be_read_says_why(own: Path, started: Started) -> None:
     own.mkdir(parents=True)
     (own / "broken.toml").write_text("[[trial]]\nwrong = [1]\n")
     (own / "nasty.toml").write_text(NASTY)
-
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+    async with in_lab() as (app, pilot, lab):
         await pilot.press("G")
-        await until(pilot, lambda: "unknown key" in seen(app))
+        await shows(pilot, "unknown key")
         assert lab.query_one(TrialForm).disabled
         assert {each.answer.prompt for each in lab.query(Field) if isinstance(each.answer, Select)} >= {"–"}
         assert [field(lab, key).answer.placeholder for key in ("world_size", "repeats")] == ["–", "–"]  # type: ignore[union-attr]
@@ -360,134 +278,84 @@ def test_a_preset_that_cannot_be_read_says_why(own: Path, started: Started) -> N
         assert "trial[0].wrong: unknown key" in reason(lab)
         assert len(toasts(app)) == 1
         await choose(pilot, lab, "nasty")
-        await until(pilot, lambda: "[/] ]0;x" in seen(app))
+        await shows(pilot, "[/] ]0;x")
         await pilot.resize_terminal(200, 60)  # where the list has room for titles
         await until(pilot, lambda: seen(app).count("[/b] \\x1b[31m") == 2)
         assert "\x1b" not in seen(app)
-
-    play_in_lab(scenario)
     assert not started
 
 
-def test_where_the_reason_is_not_seen_it_is_said_once_however_often_somebody_tries(own: Path, started: Started) -> None:
+async def test_where_the_reason_is_not_seen_it_is_said_once(own: Path, started: Started) -> None:
     own.mkdir(parents=True)
     (own / "broken.toml").write_text("[[trial]]\nwrong = [1]\n")
-
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+    async with in_lab(size=(80, 24)) as (app, pilot, lab):
         await choose(pilot, lab, "broken")
         await pilot.press("enter", "enter", "enter")
         assert ["wrong: unknown key" in words for words in toasts(app)] == [True]
-
-    play_in_lab(scenario, size=(80, 24))
     assert not started
 
 
-def test_recent_runs_are_listed_timed_and_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = write_run(tmp_path, two_trials(), journal("a"), journal("b"), journal("a", 2), journal("b", 2))
-    write_run(tmp_path, load("quickstart"), *(journal(trial.name) for trial in load("quickstart").trials))
-    unreadable = write_run(tmp_path, two_trials(), journal("a"))
-    (unreadable.folder / "results.json").write_text("{")
-    (unreadable.folder / "environment.json").write_text("{")
+async def test_runs_made_meanwhile_are_listed_timed_and_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Run] = []
     monkeypatch.setattr(Console, "open_run", lambda _, run: asked.append(run))
-
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        assert lab.query_one(RecentRuns).option_count == 3
-        assert "results.json cannot be read" in seen(app)
+    async with in_lab(runs=tmp_path) as (app, pilot, lab):
+        assert "none yet" in seen(app)
+        await pilot.press("r")
+        assert app.screen is not lab
+        run = write_run(tmp_path, two_trials(), journal("a"), journal("b"), journal("a", 2), journal("b", 2))
+        write_run(tmp_path, load("quickstart"), *(journal(trial.name) for trial in load("quickstart").trials))
+        unreadable = write_run(tmp_path, two_trials(), journal("a"))
+        (unreadable.folder / "results.json").write_text("{")
+        (unreadable.folder / "environment.json").write_text("{")
+        app.pop_screen()
+        await until(pilot, lambda: lab.query_one(RecentRuns).option_count == 3)
+        await shows(pilot, "results.json cannot be read")
         await choose(pilot, lab, "quickstart")
-        assert "3 repeats, ~" in seen(app)  # it was run here
+        await shows(pilot, "3 repeats, ~")  # it was run here
         lab.query_one(RecentRuns).focus()
         names = [line.name for line in lab.query_one(RecentRuns).runs]
         lab.query_one(RecentRuns).highlighted = names.index(run.name)
         await pilot.press("enter")
-        await pilot.pause()
         assert [run.name for run in asked] == [run.name]
 
-    play_in_lab(scenario, runs=tmp_path)
 
-
-def test_runs_that_were_made_meanwhile_are_there_on_coming_back(tmp_path: Path) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        assert "none yet" in seen(app)
-        await pilot.press("r")
-        await pilot.pause()
-        assert app.screen is not lab
-        write_run(tmp_path, two_trials(), journal("a"))
-        app.pop_screen()
-        await until(pilot, lambda: lab.query_one(RecentRuns).runs)
-
-    play_in_lab(scenario, runs=tmp_path)
-
-
-RARE_SIZES = [pytest.param(size, marks=pytest.mark.rare) for size in ((120, 40), (120, 24), (80, 50))]
-
-
-@pytest.mark.parametrize("size", [(80, 24), (200, 60), *RARE_SIZES])
-def test_all_that_has_the_focus_can_be_seen_at_every_size(size: tuple[int, int]) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+async def test_at_80_by_24_there_is_one_pane_at_a_time_and_six_keys_at_most() -> None:
+    async with in_lab(size=(80, 24)) as (app, pilot, lab):
+        for keys in ((), ("i",), ("escape", "e")):
+            await pilot.press(*keys)
+            shown = {binding.binding.action for binding in lab.active_bindings.values() if binding.binding.show}
+            assert len(shown - {"command_palette"}) <= 6, shown
+        await pilot.press("escape")
         listed = ("escape", "Who waits for whom?")
         for key, words in (("e", "world_size"), listed, ("i", "make something"), ("e", "world_size"), listed):
-            await pilot.press(key)
+            await pilot.press(key)  # what has the focus can be seen
             await until(pilot, lambda words=words: words in seen(app) and app.focused and app.focused.region.height)
-
-    play_in_lab(scenario, size=size)
-
-
-def test_at_80_by_24_there_is_one_pane_at_a_time() -> None:
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
         await choose(pilot, lab, "quickstart")
         assert "3 trials, 3 repeats" in seen(app)
         assert "Trials" not in seen(app)
         await pilot.press("right")
-        await until(pilot, lambda: "baseline one-process" in seen(app))
+        await shows(pilot, "baseline one-process")
         assert "Last runs" not in seen(app)
         await pilot.press("escape")
-        await until(pilot, lambda: "Last runs" in seen(app))
-
-    play_in_lab(scenario, size=(80, 24))
-
-
-def test_the_footer_has_six_keys_at_most() -> None:
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        for keys in ((), ("i",), ("escape", "e")):
-            await pilot.press(*keys)
-            await pilot.pause()
-            shown = {binding.binding.action for binding in lab.active_bindings.values() if binding.binding.show}
-            assert len(shown - {"command_palette"}) <= 6, shown
-
-    play_in_lab(scenario, size=(80, 24))
-
-
-def test_no_size_breaks_it() -> None:
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        await answer(pilot, lab, "bottleneck", "aggregate 10 ms on 1")
-        for size in ((1, 1), (60, 16), (20, 80), (200, 60), (80, 24), (120, 40)):
-            await pilot.resize_terminal(*size)
-            await pilot.pause()
-        assert "Who waits for whom?" in seen(app)
-
-    play_in_lab(scenario)
+        await shows(pilot, "Last runs")
 
 
 @each_theme
-def test_no_theme_breaks_it(themes: Iterable[str]) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+async def test_no_theme_and_no_size_breaks_it(themes: Iterable[str]) -> None:
+    async with in_lab() as (app, pilot, lab):
         await answer(pilot, lab, "bottleneck", "aggregate 10 ms on 1")
         for theme in themes:
             app.theme = theme
             await pilot.pause()
+        for size in ((1, 1), (60, 16), (20, 80), (200, 60), (80, 24), (120, 40)):
+            await pilot.resize_terminal(*size)
         assert "Who waits for whom?" in seen(app)
 
-    play_in_lab(scenario)
 
-
-def test_the_list_begins_with_the_playground_then_the_lessons_then_ones_own_and_ends_with_what_cannot_run_here(
-    own: Path,
-) -> None:
+async def test_the_list_has_its_order_and_ends_with_what_cannot_run_here(own: Path) -> None:
     own.mkdir(parents=True)
     (own / "a-first.toml").write_text('title = "?"\ngroup = "Start here"\n[[trial]]\nname = "a"\n')
-
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+    async with in_lab() as (app, pilot, lab):
         options = lab.query_one(PresetChooser).options
         listed = [option.id or str(option.prompt) for option in options]
         assert lab.query_one(PresetChooser).chosen == "playground"
@@ -498,71 +366,37 @@ def test_the_list_begins_with_the_playground_then_the_lessons_then_ones_own_and_
         assert "  5 Who waits for whom?" in seen(app)
         assert "  a-first" in seen(app)  # one's own are known by their names
         await pilot.resize_terminal(200, 60)
-        await until(pilot, lambda: "  5 who-waits" in seen(app))
-
-    play_in_lab(scenario)
+        await shows(pilot, "  5 who-waits")
 
 
-def test_a_title_never_vanishes_behind_a_time(tmp_path: Path) -> None:
-    for name in ("algorithms", "quickstart"):
-        preset = load(name)
-        write_run(tmp_path, preset, *(journal(trial.name) for trial in preset.trials))
-
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        title = load("quickstart").title
-        for width in (200, 120, 80):
-            await pilot.resize_terminal(width, 50)
-            await until(pilot, lambda: any(title[:38] in line for line in seen(app).splitlines()[2:]))
-        await until(pilot, lambda: any(title in line and "~" in line for line in seen(app).splitlines()))  # at 80
-
-    play_in_lab(scenario, size=(200, 50), runs=tmp_path)
-
-
-def test_a_select_still_says_what_the_preset_has() -> None:
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        await choose(pilot, lab, "quickstart")
-        select = field(lab, "strategy").answer
-        assert isinstance(select, Select)
-        assert select.prompt == "varies"
-        await choose(pilot, lab, "who-waits")
-        assert field(lab, "model").answer.prompt == load("who-waits").trials[0].model  # type: ignore[union-attr]
-
-    play_in_lab(scenario)
-
-
-def test_on_a_busy_machine_a_run_starts_when_the_user_or_the_machine_says_so(
+async def test_on_a_busy_machine_a_run_starts_once_it_is_quiet(
     started: Started, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lab, "LOOK_EVERY_S", 0.6)
-    monkeypatch.setattr(lab, "descendants", list)  # the busy processes are of this one, and shall be strangers to it
+    monkeypatch.setattr(lab_screen, "LOOK_EVERY_S", 0.6)
+    monkeypatch.setattr(
+        lab_screen, "descendants", list
+    )  # the busy processes are of this one, and shall be strangers to it
     # beside other tests, this machine would never be quiet
     busy = "other programs kept 1.0 cores busy"
     monkeypatch.setattr(quiet, "busy_now", lambda _: busy)
-
-    async def played() -> None:
-        async with opened(Path("no-such-folder"), watch_load=True) as (app, pilot):
-            with busy_processes(os.cpu_count() or 1):
-                await until(pilot, lambda: "⚠ other programs kept " in seen(app))
-                await pilot.press("enter")
-                await until(pilot, lambda: "This machine is busy" in seen(app))
-                await pilot.press("escape", "enter")
-                await until(pilot, lambda: "The run starts once it is quiet" in seen(app))
-                assert "Start anyway (y)" in seen(app)
-                assert not started
-            monkeypatch.setattr(quiet, "busy_now", lambda _: "")
-            await until(pilot, lambda: bool(started))
-
-    asyncio.run(played())
+    async with opened(Path("no-such-folder"), watch_load=True) as (_, pilot):
+        with busy_processes(os.cpu_count() or 1):
+            await shows(pilot, "⚠ other programs kept ")
+            await pilot.press("enter")
+            await shows(pilot, "This machine is busy")
+            await pilot.press("escape", "enter")
+            await shows(pilot, "The run starts once it is quiet", "Start anyway (y)")
+            assert not started
+        monkeypatch.setattr(quiet, "busy_now", lambda _: "")
+        await until(pilot, lambda: bool(started))
 
 
-@pytest.mark.parametrize("answer", ["y", None])
-def test_the_load_is_not_read_on_for_an_answered_question(answer: str | None) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        dialog = dialogs.BusyMachine("other programs kept 1.0 cores busy")
-        app.push_screen(dialog)
-        await until(pilot, lambda: "other programs" in seen(app))
-        reading = next(worker for worker in app.workers if worker.node is dialog)
-        dialog.dismiss(answer)
-        assert reading.is_cancelled  # so that it never looks for widgets that are gone
-
-    play_in_lab(scenario)
+async def test_the_load_is_not_read_on_for_an_answered_question() -> None:
+    async with in_lab() as (app, pilot, _):
+        for number, answer in enumerate(("y", None)):
+            dialog = dialogs.BusyMachine(f"program {number} kept 1.0 cores busy")
+            app.push_screen(dialog)
+            await shows(pilot, f"program {number}")
+            reading = next(worker for worker in app.workers if worker.node is dialog)
+            dialog.dismiss(answer)
+            assert reading.is_cancelled  # so that it never looks for widgets that are gone

@@ -11,10 +11,10 @@ from ddptui.tui.app import Console
 from ddptui.tui.screens.dialogs import NameDialog, Question
 from ddptui.tui.screens.lab import Lab
 from ddptui.tui.screens.run import RunScreen
-from ddptui.tui.widgets.lists import PresetChooser, PresetList
+from ddptui.tui.widgets.lists import PresetChooser
 from ddptui.tui.widgets.texts import About
 from ddptui.tui.widgets.trial_form import Field
-from tests.tui.opened import play_in_lab, seen, toasts, until
+from tests.tui.opened import choose, in_lab, seen, shows, toasts, until
 from tests.tui.recordings import ToldAsItGoes, moment_s, playback
 
 TEXT = 'title = "Mine"  # my words\ngroup = "Start here"\n[[trial]]\nname = "a"\n'
@@ -29,11 +29,6 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("one", "two"):
         (folder / f"{name}.toml").write_text(TEXT, encoding="utf-8")
     return folder
-
-
-async def choose(pilot: Pilot[int], lab: Lab, name: str) -> None:
-    lab.query_one(PresetList).choose(name)
-    await pilot.pause()
 
 
 def is_changed(app: Console, name: str) -> bool:
@@ -56,10 +51,9 @@ async def in_dialog(app: Console, pilot: Pilot[int], lab: Lab, kind: type, *keys
 
 
 @pytest.mark.parametrize("size", [(60, 16), (120, 40)])
-def test_ones_own_are_marked_and_so_are_those_with_changes(own: Path, size: tuple[int, int]) -> None:
+async def test_ones_own_are_marked_and_so_are_those_with_changes(own: Path, size: tuple[int, int]) -> None:
     (own / "broken.toml").write_text("[", encoding="utf-8")
-
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+    async with in_lab(size) as (app, pilot, lab):
         await choose(pilot, lab, "one")
         assert "  one " in seen(app)
         lab.query_one("#repeats", Field).answer.value = "5"
@@ -67,11 +61,17 @@ def test_ones_own_are_marked_and_so_are_those_with_changes(own: Path, size: tupl
         await choose(pilot, lab, "broken")
         assert "! broken " in seen(app)
 
-    play_in_lab(scenario, size)
 
-
-def test_one_is_deleted_after_a_question_and_comes_back(own: Path) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+async def test_one_is_deleted_after_a_question_and_comes_back_and_a_shipped_one_stays(own: Path) -> None:
+    async with in_lab() as (app, pilot, lab):
+        await choose(pilot, lab, "quickstart")
+        await pilot.press("d", "f2")
+        await until(pilot, lambda: len(toasts(app)) == 2)
+        assert app.screen is lab
+        assert toasts(app) == [
+            "quickstart is shipped with ddptui: it cannot be deleted.",
+            "quickstart is shipped with ddptui: it cannot be renamed.",
+        ]
         await choose(pilot, lab, "one")
         await pilot.press("d")
         await in_dialog(app, pilot, lab, Question, "n")
@@ -87,25 +87,26 @@ def test_one_is_deleted_after_a_question_and_comes_back(own: Path) -> None:
         await pilot.press("u")
         await until(pilot, lambda: "the trash is empty" in toasts(app)[-1])
 
-    play_in_lab(scenario)
 
-
-def test_a_shipped_one_stays(own: Path) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        await choose(pilot, lab, "quickstart")
-        await pilot.press("d", "f2")
-        await until(pilot, lambda: len(toasts(app)) == 2)
-        assert app.screen is lab
-        assert toasts(app) == [
-            "quickstart is shipped with ddptui: it cannot be deleted.",
-            "quickstart is shipped with ddptui: it cannot be renamed.",
-        ]
-
-    play_in_lab(scenario)
-
-
-def test_one_is_renamed_with_its_unsaved_changes(own: Path) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+async def test_one_is_renamed_with_its_unsaved_changes_and_a_name_that_another_has_is_asked_about(own: Path) -> None:
+    (own / "two.toml").write_text(TEXT.replace("Mine", "Other"), encoding="utf-8")
+    async with in_lab() as (app, pilot, lab):
+        await choose(pilot, lab, "one")
+        for key, is_left in (("n", True), ("y", False)):
+            await pilot.press("f2")
+            await until(pilot, lambda: isinstance(app.screen, NameDialog))
+            app.screen.query_one(Input).value = "two"
+            await in_dialog(app, pilot, lab, NameDialog, "enter")
+            await in_dialog(app, pilot, lab, Question, key)
+            assert (own / "one.toml").exists() == is_left
+        await pilot.press("u")
+        await until(pilot, lambda: lab.query_one(PresetChooser).chosen == "two-2")
+        assert "Other" in (own / "two-2.toml").read_text(encoding="utf-8")
+        await choose(pilot, lab, "two")
+        await pilot.press("f2")
+        await until(pilot, lambda: isinstance(app.screen, NameDialog))
+        app.screen.query_one(Input).value = "one"
+        await in_dialog(app, pilot, lab, NameDialog, "enter")
         await choose(pilot, lab, "one")
         lab.query_one("#repeats", Field).answer.value = "5"
         await pilot.press("f2")
@@ -125,36 +126,14 @@ def test_one_is_renamed_with_its_unsaved_changes(own: Path) -> None:
         await in_dialog(app, pilot, lab, NameDialog, "enter")  # the name that it has
         assert (own / "three.toml").is_file()
 
-    play_in_lab(scenario)
 
-
-def test_a_name_that_another_one_has_is_asked_about(own: Path) -> None:
-    (own / "two.toml").write_text(TEXT.replace("Mine", "Other"), encoding="utf-8")
-
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        await choose(pilot, lab, "one")
-        for key, is_left in (("n", True), ("y", False)):
-            await pilot.press("f2")
-            await until(pilot, lambda: isinstance(app.screen, NameDialog))
-            app.screen.query_one(Input).value = "two"
-            await in_dialog(app, pilot, lab, NameDialog, "enter")
-            await in_dialog(app, pilot, lab, Question, key)
-            assert (own / "one.toml").exists() == is_left
-        await pilot.press("u")
-        await until(pilot, lambda: lab.query_one(PresetChooser).chosen == "two-2")
-        assert "Other" in (own / "two-2.toml").read_text(encoding="utf-8")
-
-    play_in_lab(scenario)
-
-
-@pytest.mark.parametrize("key", ["f2", "ctrl+s"])
-def test_changes_of_a_replaced_one_go_with_it(own: Path, key: str) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+async def test_changes_of_a_replaced_one_go_with_it(own: Path) -> None:
+    async with in_lab() as (app, pilot, lab):
         await choose(pilot, lab, "two")
         lab.query_one("#repeats", Field).answer.value = "7"
         await until(pilot, lambda: is_changed(app, "two"))
         await choose(pilot, lab, "one")
-        await pilot.press(key)
+        await pilot.press("ctrl+s")
         await until(pilot, lambda: isinstance(app.screen, NameDialog))
         app.screen.query_one(Input).value = "two"
         await in_dialog(app, pilot, lab, NameDialog, "enter")
@@ -163,18 +142,21 @@ def test_changes_of_a_replaced_one_go_with_it(own: Path, key: str) -> None:
         assert question.startswith("There is a preset two. Replace it?")  # as the button says
         assert question.endswith("goes to the trash.")
         assert str(app.screen.query_one("#y", Button).label) == "Replace (y)"
+        await in_dialog(app, pilot, lab, Question, "n")
+        assert (own / "two.toml").read_text(encoding="utf-8") == TEXT
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: isinstance(app.screen, NameDialog))
+        app.screen.query_one(Input).value = "two"
+        await in_dialog(app, pilot, lab, NameDialog, "enter")
         await in_dialog(app, pilot, lab, Question, "y")
         assert lab.query_one(PresetChooser).chosen == "two"
         assert lab.query_one("#repeats", Field).answer.value == ""
         assert not is_changed(app, "two")
 
-    play_in_lab(scenario)
 
-
-def test_published_figures_of_trials_that_were_changed_are_not_saved(own: Path) -> None:
+async def test_published_figures_of_trials_that_were_changed_are_not_saved(own: Path) -> None:
     (own / "one.toml").write_text(f'{TEXT}[[reference]]\ntrial = "a"\ntrain_time_s = 1\n', encoding="utf-8")
-
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+    async with in_lab() as (app, pilot, lab):
         for field, value, kept in (("repeats", "5", 1), ("steps", "40", 0)):
             await choose(pilot, lab, "one")
             lab.query_one(f"#{field}", Field).answer.value = value
@@ -184,8 +166,6 @@ def test_published_figures_of_trials_that_were_changed_are_not_saved(own: Path) 
             saved = load("one")
             assert (saved.repeats, len(saved.references)) == (5, kept)
         assert saved.trials[0].steps == 40
-
-    play_in_lab(scenario)
 
 
 async def save_on_the_run_screen(app: Console, pilot: Pilot[int], lab: Lab, name: str, *answers: str) -> None:
@@ -202,13 +182,21 @@ async def save_on_the_run_screen(app: Console, pilot: Pilot[int], lab: Lab, name
     if answers:
         await until(pilot, lambda: isinstance(app.screen, Question))
         await pilot.press(*answers)
-    await until(pilot, lambda: app.screen is screen and toasts(app))
+    await until(pilot, lambda: app.screen is screen and any(name in toast for toast in toasts(app)))
     app.pop_screen()
     await until(pilot, lambda: app.screen is lab)
 
 
-def test_one_saved_on_the_run_screen_is_listed_deleted_and_brought_back(own: Path) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+async def test_those_saved_and_replaced_on_the_run_screen_are_listed_as_they_are_now(own: Path) -> None:
+    async with in_lab() as (app, pilot, lab):
+        await choose(pilot, lab, "two")
+        lab.query_one("#repeats", Field).answer.value = "7"
+        await until(pilot, lambda: is_changed(app, "two"))
+        await save_on_the_run_screen(app, pilot, lab, "two", "y")
+        await until(pilot, lambda: not is_changed(app, "two"))
+        await until(pilot, lambda: lab.query_one("#repeats", Field).answer.value == "")
+        assert lab.query_one(PresetChooser).chosen == "two"
+        assert str(lab.query_one(About).border_title) == load("two").title
         presets = lab.query_one(PresetChooser)
         await choose(pilot, lab, "two")
         await save_on_the_run_screen(app, pilot, lab, "watched")
@@ -223,45 +211,19 @@ def test_one_saved_on_the_run_screen_is_listed_deleted_and_brought_back(own: Pat
         await until(pilot, lambda: presets.chosen == "watched")
         assert (own / "watched.toml").is_file()
 
-    play_in_lab(scenario)
 
-
-def test_one_replaced_on_the_run_screen_is_shown_as_it_is_now(own: Path) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        await choose(pilot, lab, "two")
-        lab.query_one("#repeats", Field).answer.value = "7"
-        await until(pilot, lambda: is_changed(app, "two"))
-        await save_on_the_run_screen(app, pilot, lab, "two", "y")
-        await until(pilot, lambda: not is_changed(app, "two"))
-        await until(pilot, lambda: lab.query_one("#repeats", Field).answer.value == "")
-        assert lab.query_one(PresetChooser).chosen == "two"
-        assert str(lab.query_one(About).border_title) == load("two").title
-
-    play_in_lab(scenario)
-
-
-@pytest.mark.parametrize("size", [(60, 16), (120, 40)])
-def test_in_the_form_letters_are_the_fields(own: Path, size: tuple[int, int]) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        await until(pilot, lambda: " r Runs" in seen(app))
-        await pilot.press("e")
-        await until(pilot, lambda: isinstance(app.focused, Select) and " r Runs" not in seen(app))
-        await pilot.press("r")
-        await pilot.pause()
-        assert app.screen is lab
-        await pilot.press("escape", "r")
-        await until(pilot, lambda: app.screen is not lab)
-
-    play_in_lab(scenario, size)
-
-
-def test_letters_typed_into_the_form_or_the_filter_delete_nothing(own: Path) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+async def test_in_the_form_and_the_filter_letters_are_the_fields(own: Path) -> None:
+    async with in_lab((60, 16)) as (app, pilot, lab):
         await choose(pilot, lab, "one")
         await pilot.press("slash", *"du", "escape", "e", "d", "u")
-        await pilot.pause()
         assert app.screen is lab
         assert not toasts(app)
         assert (own / "one.toml").is_file()
-
-    play_in_lab(scenario)
+        await pilot.press("escape")
+        await shows(pilot, " r Runs")
+        await pilot.press("e")
+        await until(pilot, lambda: isinstance(app.focused, Select) and " r Runs" not in seen(app))
+        await pilot.press("r")
+        assert app.screen is lab
+        await pilot.press("escape", "r")
+        await until(pilot, lambda: app.screen is not lab)

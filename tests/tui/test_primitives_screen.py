@@ -1,9 +1,9 @@
 """The screen of the primitives: fed with a recorded run as it goes, as it went, and when it is over."""
 
-import asyncio
 import json
 import shutil
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,6 @@ import msgspec
 import pytest
 from rich.style import Style
 from textual.events import AppBlur, AppFocus
-from textual.pilot import Pilot
 from textual.style import Style as VisualStyle
 from textual.theme import BUILTIN_THEMES
 from textual.widgets import Input, Static
@@ -19,40 +18,31 @@ from textual.widgets import Input, Static
 from ddptui.analysis.primitives.results import BufferView, Cell, RankView, View
 from ddptui.analysis.results import Results
 from ddptui.report.primitives.buffers import RANK_KINDS, view_title
+from ddptui.run.playback import Playback
 from ddptui.store.runs import Run
 from ddptui.text.tables import Filled
-from ddptui.tui.app import Console, screen_of
+from ddptui.tui.app import screen_of
 from ddptui.tui.screens.base import EndedRun
 from ddptui.tui.screens.dialogs import HelpScreen, Question
 from ddptui.tui.screens.export import FORMATS
+from ddptui.tui.screens.following import Feed
 from ddptui.tui.screens.primitives import PrimitivesScreen
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen
-from ddptui.tui.widgets.canvas import STYLES, Canvas
+from ddptui.tui.widgets.canvas import STYLES
 from ddptui.tui.widgets.primitive_times import SizePlot
 from ddptui.tui.widgets.primitives import PrimitiveGrid, PrimitiveList
 from ddptui.tui.widgets.tables import MARKED, LabTable
-from ddptui.wire.records import Ended, Message, Notice
 from tests.tui import recordings as of_training
-from tests.tui.opened import opened, seen, toasts, until
-from tests.tui.primitive_recordings import RECORDED, at, over, playback, results
+from tests.tui.opened import on, opened, seen, shows, tick, toasts, until
+from tests.tui.primitive_recordings import RECORDED, at, over, playback
 from tests.tui.recordings import Clock, ToldAsItGoes
 
-SIZES = [(80, 24), (120, 40), (200, 60)]
 VIEWS = 23
-Scenario = Callable[[Console, Pilot[int], PrimitivesScreen], Coroutine[None, None, None]]
 
 
-def play(
-    scenario: Scenario, screen: PrimitivesScreen, size: tuple[int, int] = (120, 40), runs: Path = Path("none")
-) -> None:
-    async def played() -> None:
-        async with opened(runs, screen, size) as (app, pilot):
-            screen.tick()
-            await pilot.pause()
-            await scenario(app, pilot, screen)
-
-    asyncio.run(played())
+def on_primitives(feed: Feed, size: tuple[int, int] = (120, 40)) -> AbstractAsyncContextManager[Any]:
+    return on(PrimitivesScreen(feed), size)
 
 
 def replace(
@@ -93,140 +83,74 @@ def column(screen: PrimitivesScreen, header: str) -> list[str]:
 # Seen
 
 
-def test_each_primitive_is_shown_before_its_call_and_looked_at_after_it() -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
+async def test_each_primitive_is_shown_before_its_call_looked_at_after_it_and_told_in_words() -> None:
+    async with on_primitives(over()) as (app, pilot, screen):
         await pilot.press("right", "n")
         assert chosen(screen) == "broadcast"
-        assert "before the call" in seen(app)
-        assert "11 12 13 14 →  ·  ·  ·  ·" in seen(app)
+        await shows(pilot, "before the call", "11 12 13 14 →  ·  ·  ·  ·")
         await pilot.press("space")
-        assert "after the call" in seen(app)
-        assert "11 12 13 14 →  1  2  3  4" in seen(app)
+        await shows(pilot, "after the call", "11 12 13 14 →  1  2  3  4")
         await pilot.press("enter")
         assert "before the call" in seen(app)
         await pilot.press("space", "down")
-        await pilot.pause()
         assert chosen(screen) == "reduce SUM"
         assert "before the call" in seen(app)
         await pilot.press("left", "p", "p", "p")
         assert chosen(screen) == "send/recv"
-
-    play(scenario, PrimitivesScreen(over()))
-
-
-def test_keys_may_be_faster_than_what_follows_from_them() -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
-        screen.query_one(PrimitiveList).highlighted = 3
+        await pilot.press("n", "n", "n")
+        await shows(
+            pilot,
+            "The root gets the reduced tensor. Root: rank 0.",
+            "Undefined on ranks 1, 2 and 3: do not use these values.",
+        )
+        await pilot.press("p")
+        screen.query_one(PrimitiveList).highlighted = 3  # keys may be faster than what follows from them
         screen.action_reveal()
         await pilot.pause()
         assert "63? 66? 72? 76?" in seen(app)
 
-    play(scenario, PrimitivesScreen(over()))
 
-
-def test_what_it_does_and_what_is_undefined_is_said_in_words() -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
-        await pilot.press("n", "n", "n")
-        assert "The root gets the reduced tensor. Root: rank 0." in seen(app)
-        assert "Undefined on ranks 1, 2 and 3: do not use these values." in seen(app)
-
-    play(scenario, PrimitivesScreen(over()))
-
-
-def test_on_a_small_terminal_four_ranks_are_seen_at_once_before_and_after_each_call() -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
-        grid = screen.query_one(PrimitiveGrid)
-        for number in range(VIEWS):
-            for _ in range(2):
-                await pilot.press("space")
-                await pilot.pause()
-                assert grid.max_scroll_y == 0, chosen(screen)
-                assert grid.max_scroll_x == 0, chosen(screen)
-                assert grid.query_one(Static).size.height <= grid.scrollable_content_region.height
-            await pilot.press("n")
-            assert number + 1 == VIEWS or chosen(screen) == view_title(
-                screen.feed.results.trials[0].primitives[0].views[number + 1]
-            )
-
-    play(scenario, PrimitivesScreen(over()), (80, 24))
-
-
-def doubled(view: View) -> View:
-    more = [msgspec.structs.replace(rank, rank=rank.rank + 4) for rank in view.ranks]
-    return msgspec.structs.replace(view, ranks=[*view.ranks, *more])
-
-
-def test_32_ranks_are_scrolled_to() -> None:
+async def test_32_ranks_are_scrolled_to() -> None:
     def crowded(view: View) -> View:
         more = [msgspec.structs.replace(rank, rank=rank.rank + 4 * turn) for turn in range(8) for rank in view.ranks]
         return msgspec.structs.replace(view, ranks=more)
 
-    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
+    async with on_primitives(replace(crowded), (80, 24)) as (app, pilot, screen):
         await pilot.press("n", "n", "n")
-        await pilot.pause()
-        assert "every rank: dist." in seen(app)
+        await shows(pilot, "every rank: dist.")
         assert "rank 31  tensor" not in seen(app)
         await pilot.press("tab", "G")
-        await pilot.pause()
+        await shows(pilot, "rank 31  tensor")
         assert "every rank: dist." not in seen(app)
-        assert "rank 31  tensor" in seen(app)
+        text = screen.query_one(PrimitiveGrid).query_one(Static)  # the scroll bar covers nothing
+        assert max(len(line.rstrip()) for line in str(text.render()).splitlines()) <= text.size.width
         await pilot.press("n")
-        await pilot.pause()
-        assert "every rank: dist." in seen(app)
-
-    play(scenario, PrimitivesScreen(replace(crowded)), (80, 24))
+        await shows(pilot, "every rank: dist.")
 
 
-def test_a_scrollbar_covers_nothing() -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
-        text = screen.query_one(PrimitiveGrid).query_one(Static)
-        for _ in range(VIEWS):
-            await pilot.press("space")
-            await pilot.pause()
-            assert max(len(line.rstrip()) for line in str(text.render()).splitlines()) <= text.size.width
-            await pilot.press("n")
-
-    play(scenario, PrimitivesScreen(replace(doubled)), (80, 24))
-
-
-def test_a_backend_that_cannot_says_so_in_its_words() -> None:
+async def test_a_backend_that_cannot_says_so_in_its_words() -> None:
     def refused(view: View) -> View:
         if view.reduce_op != "avg":
             return view
         ranks = [RankView(rank=0, call="dist.reduce(tensor)", buffers=[])]
         return msgspec.structs.replace(view, ranks=ranks, error="[/] no AVG here \x1b[2J")
 
-    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
+    def unmeasured(cell: Cell) -> Cell:
+        nothing = {"time_us": None, "cv": None, "algbw_gb_s": None, "busbw_gb_s": None}
+        return msgspec.structs.replace(cell, **nothing, error="[/] not here")
+
+    async with on_primitives(replace(refused, unmeasured)) as (app, pilot, screen):
         assert "reduce AVG !" in seen(app)
         await pilot.press(*7 * "n")
         assert chosen(screen) == "reduce AVG"
         assert "The backend cannot: [/] no AVG here [2J" in seen(app)
         assert "dist.reduce" not in seen(app)
-
-    play(scenario, PrimitivesScreen(replace(refused)))
-
-
-def test_it_goes_on_by_itself_to_the_end_and_stops_there() -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
-        await pilot.press("a")
-        assert "playing; a stops it" in seen(app)
-        await pilot.press("a")
-        assert "playing" not in seen(app)
-        await pilot.press("a")
-        states = [(chosen(screen), screen.after)]
-        while screen._playing is not None:
-            screen.play_on()
-            states.append((chosen(screen), screen.after))
-        names = [view_title(view) for view in screen.feed.results.trials[0].primitives[0].views]
-        assert states[:-1] == [(name, after) for name in names for after in (False, True)]
-        await pilot.pause()
-        assert "playing" not in seen(app)
-
-    play(scenario, PrimitivesScreen(over()))
+        await pilot.press("2")
+        assert "The backend cannot: [/] not here" in seen(app)
 
 
-def test_four_ranks_have_four_colours_in_every_theme_and_the_next_four_are_underlined() -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
+async def test_in_every_theme_four_ranks_have_four_colours_and_it_goes_on_by_itself_to_the_end() -> None:
+    async with on_primitives(over()) as (app, pilot, screen):
         grid = screen.query_one(PrimitiveGrid)
 
         def style(kind: str) -> Style:
@@ -241,27 +165,37 @@ def test_four_ranks_have_four_colours_in_every_theme_and_the_next_four_are_under
             assert all(style.underline for style in styles[4:])
             assert style("reduced").bgcolor != styles[0].bgcolor, theme
             assert style("undefined").strike
+        await pilot.press("a")
+        assert "playing; a stops it" in seen(app)
+        await pilot.press("a")
+        assert "playing" not in seen(app)
+        await pilot.press("a")
+        states = [(chosen(screen), screen.after)]
+        while screen._playing is not None:
+            screen.play_on()
+            states.append((chosen(screen), screen.after))
+        names = [view_title(view) for view in screen.feed.results.trials[0].primitives[0].views]
+        assert states[:-1] == [(name, after) for name in names for after in (False, True)]
+        await pilot.pause()
+        assert "playing" not in seen(app)
 
-    play(scenario, PrimitivesScreen(over()))
 
-
-def test_without_colours_the_tens_tell_whose_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_colours_the_tens_tell_whose_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
-
-    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
+    async with on_primitives(over()) as (app, _, _):
         assert "11: rank 1's first" in seen(app)
         assert "11" in app.export_screenshot()
-
-    play(scenario, PrimitivesScreen(over()))
 
 
 # Measured
 
 
-def test_a_table_and_a_plot_of_the_chosen_one() -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
-        await pilot.press("2", "n")
-        await pilot.pause()
+async def test_a_table_and_a_plot_of_the_chosen_one_and_of_those_that_are_marked() -> None:
+    async with on_primitives(over()) as (app, pilot, screen):
+        await pilot.press("2")
+        assert "reduce + broadcast" in seen(app)  # composites are called what they are made of
+        assert "ring by hand" in seen(app)
+        await pilot.press("n")
         assert chosen(screen) == "all_reduce"
         text = seen(app)
         for words in ("median", "busbw", "#wrong", "64 KB", "time over size", "a all_reduce"):
@@ -269,176 +203,97 @@ def test_a_table_and_a_plot_of_the_chosen_one() -> None:
         assert column(screen, "calls") == ["20"] * 4
         await pilot.press("f")
         assert "bus bandwidth, GB/s over size" in seen(app)
-
-    play(scenario, PrimitivesScreen(over()))
-
-
-def test_calls_that_are_pipelined_are_said_to_be() -> None:
-    def several(cell: Cell) -> Cell:
-        return msgspec.structs.replace(cell, in_flight=8)
-
-    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
-        await pilot.press("2", "n")
-        await pilot.pause()
-        assert "all_reduce: every rank gets the reduced tensor (pipelined)" in seen(app)
-        assert column(screen, "in flight") == ["8"] * 4
-
-    play(scenario, PrimitivesScreen(replace(cells=several, cadence="pipelined")), (200, 60))
-
-
-def test_composites_are_called_what_they_are_made_of() -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
-        await pilot.press("2")
-        assert "reduce + broadcast" in seen(app)
-        assert "ring by hand" in seen(app)
-
-    play(scenario, PrimitivesScreen(over()))
-
-
-def test_what_is_marked_stays_in_the_plot() -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
-        await pilot.press("2", "n", "space", "p", "enter")
-        assert "• isend/irecv" in seen(app)
-        assert "• all_reduce" in seen(app)
+        await pilot.press("space", "p", "enter")
+        await shows(pilot, "• isend/irecv", "• all_reduce")
         await pilot.press("n", "n", "n", "n")
         assert "a reduce + broadcast  b all_reduce  c isend/irecv" in seen(app)
         await pilot.press("p", "p", "p", "space")
         assert "• all_reduce" not in seen(app)
         assert "b isend/irecv" in seen(app)
 
-    play(scenario, PrimitivesScreen(over()), (120, 40))
 
-
-def test_trials_are_gone_through_and_the_chosen_primitive_stays() -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
+async def test_trials_are_gone_through_and_the_chosen_primitive_stays() -> None:
+    async with on_primitives(over()) as (_, pilot, screen):
         await pilot.press("t", "n")
         assert (screen.trial.name, chosen(screen)) == ("ranks-2", "all_reduce")
         two = column(screen, "median")
         await pilot.press("t")
-        await pilot.pause()
         assert (screen.trial.name, chosen(screen)) == ("ranks-4", "all_reduce")
         assert column(screen, "median") != two
+        result = screen.query_one(SizePlot)._result
+        assert result is not None
+        assert result.ranks == 4
         await pilot.press("t")
         assert screen.trial.name == "see"
         await pilot.press("9")
         assert screen.trial.name == "see"
 
-    play(scenario, PrimitivesScreen(over()))
 
-
-def test_wrong_elements_are_marked_in_the_list_and_in_red() -> None:
+async def test_wrong_elements_are_marked_in_the_list_and_in_red_and_pipelined_calls_are_said_to_be() -> None:
     def spoilt(cell: Cell) -> Cell:
-        return msgspec.structs.replace(cell, wrong=7) if (cell.operation, cell.bytes) == ("all_reduce", 4096) else cell
+        wrong = 7 if (cell.operation, cell.bytes) == ("all_reduce", 4096) else cell.wrong
+        return msgspec.structs.replace(cell, wrong=wrong, in_flight=8)
 
-    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
+    feed = replace(cells=spoilt, cadence="pipelined")
+    async with on_primitives(feed, (200, 60)) as (app, pilot, screen):
         await pilot.press("2", "n")
-        await pilot.pause()
         assert "all_reduce !" in seen(app)
         assert column(screen, "#wrong") == ["0", "7", "0", "0"]
         sizes = screen.query_one("#sizes", LabTable)
         red = VisualStyle.parse(MARKED["problem"]).rich_style
         assert [sizes.get_row_at(row)[0].style == red for row in range(4)] == [False, True, False, False]
-
-    play(scenario, PrimitivesScreen(replace(cells=spoilt)))
-
-
-def test_what_the_backend_cannot_measure_is_said() -> None:
-    def refused(cell: Cell) -> Cell:
-        return msgspec.structs.replace(
-            cell, time_us=None, cv=None, algbw_gb_s=None, busbw_gb_s=None, error="[/] not here"
-        )
-
-    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
-        await pilot.press("2")
-        await pilot.pause()
-        assert "The backend cannot: [/] not here" in seen(app)
-
-    play(scenario, PrimitivesScreen(replace(cells=refused)))
+        assert "all_reduce: every rank gets the reduced tensor (pipelined)" in seen(app)
+        assert column(screen, "in flight") == ["8"] * 4
 
 
 # As it goes
 
 
-def test_while_it_goes_on_one_is_led_to_what_is_measured_until_one_chooses() -> None:
+async def test_while_it_goes_on_one_is_led_to_what_is_measured_until_one_chooses() -> None:
     clock = Clock()
-
-    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
+    async with on_primitives(ToldAsItGoes(at("ranks-2", 6, clock))) as (app, pilot, screen):
         await pilot.pause()
         assert (screen.trial.name, chosen(screen)) == ("ranks-2", "all_reduce")
         assert "all_reduce, 16 KB · 6 of 21" in seen(app)
         assert len(column(screen, "size")) == 2
         clock.passes(0.2)
-        screen.tick()
-        await pilot.pause()
+        await tick(pilot, screen)
         assert chosen(screen) not in (None, "all_reduce")
         await pilot.press("up")
-        await pilot.pause()
         stays = chosen(screen)
         clock.passes(1e6)
-        screen.tick()
-        await pilot.pause()
+        await tick(pilot, screen)
         assert (screen.trial.name, chosen(screen)) == ("ranks-2", stays)
 
-    play(scenario, PrimitivesScreen(ToldAsItGoes(at("ranks-2", 6, clock))))
 
-
-def test_a_trial_that_was_chosen_is_not_left_when_the_next_one_begins() -> None:
-    clock = Clock()
-
-    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
-        await pilot.press("1")
-        clock.passes(1e6)
-        screen.tick()
-        await pilot.pause()
-        assert screen.trial.name == "see"
-
-    play(scenario, PrimitivesScreen(ToldAsItGoes(at("ranks-2", 6, clock))))
-
-
-def test_before_anybody_has_told_of_anything_it_says_how_many_are_here() -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
-        assert "starting: 0 of 4 ranks connected" in seen(app)
-        assert "nothing to show yet" in seen(app)
+async def test_before_anybody_has_told_of_anything_it_says_how_many_are_here() -> None:
+    async with on_primitives(ToldAsItGoes(playback())) as (_, pilot, _):
+        await shows(pilot, "starting: 0 of 4 ranks connected", "nothing to show yet")
         await pilot.press("space", "n", "a", "a", "enter")
 
-    play(scenario, PrimitivesScreen(ToldAsItGoes(playback())))
 
-
-async def confirm(pilot: Pilot[int], key: str, answer: str) -> None:
-    await pilot.press(key)
-    await pilot.pause()
-    await pilot.press(answer)
-    await pilot.pause()
-
-
-def test_stopping_and_skipping_ask() -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
+async def test_stopping_and_skipping_ask() -> None:
+    async with on_primitives(ToldAsItGoes(at("ranks-2", 6))) as (app, pilot, screen):
         controls = screen.feed.controls  # type: ignore[union-attr]
         assert controls is not None
         await pilot.press("S")
         assert isinstance(app.screen, Question)
         await pilot.press("escape")
         assert controls.end() is None
-        await confirm(pilot, "s", "y")
+        await pilot.press("s", "y")
         assert controls.end() == "skipped"
-        await confirm(pilot, "escape", "y")
+        await pilot.press("escape", "y")
         assert controls.end() == "interrupted"
         assert isinstance(app.screen, PrimitivesScreen)
 
-    play(scenario, PrimitivesScreen(ToldAsItGoes(at("ranks-2", 6))))
 
-
-def test_when_it_is_over_it_stays_and_the_same_keys_do_what_is_left_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_when_it_is_over_it_stays_and_is_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     clock = Clock()
-
-    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
+    async with on_primitives(ToldAsItGoes(at("ranks-2", 6, clock))) as (app, pilot, screen):
         clock.passes(1e6)
         screen.tick()
-        screen.tick()  # that it is over is seen once all has been told
-        await pilot.pause()
+        await tick(pilot, screen)  # that it is over is seen once all has been told
         assert [ended.results.status for ended in app.finished.values()] == ["ok"]
         assert "▸ result" in seen(app)
         assert not toasts(app)
@@ -448,10 +303,7 @@ def test_when_it_is_over_it_stays_and_the_same_keys_do_what_is_left_to_do(
         assert toasts(app) == [str(path)]
         assert [trial["name"] for trial in json.loads(path.read_text())["trials"]] == ["see", "ranks-2", "ranks-4"]
         await pilot.press("escape")
-        await pilot.pause()
         assert app.screen is not screen
-
-    play(scenario, PrimitivesScreen(ToldAsItGoes(at("ranks-2", 6, clock))))
 
 
 def spoilt_run(folder: Path) -> Run:
@@ -464,88 +316,49 @@ def spoilt_run(folder: Path) -> Run:
     return Run(folder / "run")
 
 
-def test_a_failed_launch_is_complained_of_and_what_was_measured_is_kept_in_sight(tmp_path: Path) -> None:
-    from ddptui.run.playback import Playback
-
+async def test_a_failed_launch_is_complained_of_and_what_was_measured_is_kept_in_sight(tmp_path: Path) -> None:
     clock = Clock()
     run = spoilt_run(tmp_path)
     feed = ToldAsItGoes(Playback(run, run.preset(), clock))
-
-    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
+    async with on_primitives(feed) as (app, pilot, screen):
         clock.passes(1e6)
         screen.tick()
-        screen.tick()
-        await pilot.pause()
+        await tick(pilot, screen)
         assert "rank 1 [/] died" in toasts(app)
         assert "failed: ranks-4 (rank 1 [/] died)" in seen(app)
         assert [ended.results.status for ended in app.finished.values()] == ["failed"]
         await pilot.press("3")
         assert column(screen, "size")
 
-    play(scenario, PrimitivesScreen(feed))
 
-
-class LeavesAJob(ToldAsItGoes):
-    def drain(self) -> list[Message]:
-        runs, left = (Notice(at_ns=1, text=f"job 17 {text}") for text in ("runs", "may be left"))
-        messages = super().drain()
-        if messages and isinstance(messages[-1], Ended):
-            messages[-1:] = [runs, messages[-1], left]
-        return messages
-
-
-def test_a_job_that_may_be_left_is_complained_of_once_the_last_launch_has_ended() -> None:
-    clock = Clock()
-
-    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
-        clock.passes(1e6)
-        screen.tick()
-        await pilot.pause()
-        assert "job 17 may be left" in toasts(app)
-        assert "job 17 runs" not in toasts(app)
-
-    play(scenario, PrimitivesScreen(LeavesAJob(at("ranks-2", 6, clock))))
-
-
-def test_of_a_trial_that_failed_it_is_said_why_there_is_nothing(tmp_path: Path) -> None:
-    from ddptui.store.outcomes import results_of
-
+async def test_a_trial_that_failed_says_why_there_is_nothing(tmp_path: Path) -> None:
     run = spoilt_run(tmp_path)
-
-    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
+    async with on_primitives(of_training.over(run)) as (app, pilot, _):
         assert "died" not in seen(app)
         await pilot.press("3")
         assert "ranks-4 failed: rank 1 [/] died" in seen(app)
-
-    play(scenario, PrimitivesScreen(EndedRun(run, run.preset(), results_of(run, run.preset()))))
 
 
 # As it went
 
 
-def test_a_replay_goes_on_and_back_and_begins_anew() -> None:
+async def test_a_replay_goes_on_and_back_and_begins_anew() -> None:
     clock = Clock()
-
-    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
+    async with on_primitives(at("ranks-2", 6, clock)) as (app, pilot, screen):
         assert "replay × 1" in seen(app)
         await pilot.press("plus", "H")
         assert "replay × 2, paused" in seen(app)
         for _ in range(20):
             await pilot.press("less_than_sign")
-        screen.tick()
-        await pilot.pause()
+        await tick(pilot, screen)
         assert screen.so_far.result("ranks-2") is None
         await pilot.press(*20 * ["greater_than_sign"])
-        screen.tick()
-        await pilot.pause()
+        await tick(pilot, screen)
         assert screen.so_far.result("ranks-4") is not None
         await pilot.press("x", "v")
         assert app.screen is screen
         await pilot.press("escape")
-        await pilot.pause()
         assert not isinstance(app.screen, PrimitivesScreen)
-
-    play(scenario, PrimitivesScreen(at("ranks-2", 6, clock)))
 
 
 # Ways here, and help
@@ -559,26 +372,8 @@ def test_runs_of_primitives_have_this_screen_and_others_have_theirs() -> None:
     assert isinstance(screen_of(EndedRun(trained.run, trained.preset, trained.results)), ResultScreen)
 
 
-def test_it_is_opened_from_the_runs_and_replayed(tmp_path: Path) -> None:
-    shutil.copytree(RECORDED, tmp_path / "run")
-
-    async def check() -> None:
-        async with opened(tmp_path) as (app, pilot):
-            app.action_runs()
-            await until(pilot, lambda: "1 run" in seen(app))
-            await pilot.press("enter")
-            await until(pilot, lambda: isinstance(app.screen, PrimitivesScreen))
-            opened_one = app.screen
-            await pilot.press("v")
-            await until(pilot, lambda: app.screen is not opened_one)
-            assert isinstance(app.screen, PrimitivesScreen)
-            await until(pilot, lambda: "replay" in seen(app))
-
-    asyncio.run(check())
-
-
-def test_help_has_the_keys_that_mean_something_now() -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
+async def test_help_has_the_keys_that_mean_something_now() -> None:
+    async with on_primitives(over(), (120, 60)) as (app, pilot, _):
         await pilot.press("question_mark")
         assert isinstance(app.screen, HelpScreen)
         text = seen(app)
@@ -591,157 +386,96 @@ def test_help_has_the_keys_that_mean_something_now() -> None:
         await pilot.press("escape", "2", "question_mark")
         assert "Plot the time, or the bus bandwidth" in seen(app)
         await pilot.press("end")
-        await until(pilot, lambda: "Size of the tensor, with all parts" in seen(app))
-
-    play(scenario, PrimitivesScreen(over()), (120, 60))
+        await shows(pilot, "Size of the tensor, with all parts")
 
 
-@pytest.mark.parametrize("key", ["1", "2"])
-def test_on_a_small_terminal_the_footer_has_all_that_one_needs(key: str) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
-        await pilot.press(key)
+async def test_on_a_small_terminal_all_that_one_needs_is_seen_at_once() -> None:
+    async with on_primitives(over(), (120, 40)) as (app, pilot, screen):
+        now = screen.query_one("#now", Static)
+        await until(pilot, lambda: now.display)
+        await pilot.resize_terminal(80, 24)
+        await until(pilot, lambda: not now.display)  # buffers have all lines
+        for key, words in (("1", "space Look"), ("2", "f Plot")):
+            await pilot.press(key)
+            footer = seen(app).splitlines()[-1]
+            assert all(each in footer for each in (words, "x Export", "v Replay", "esc Back", "n Next"))
+        await until(pilot, lambda: now.display)
+        assert str(now.content).startswith("11 primitives ran on 4 ranks over gloo")  # its first sentence
+        assert "busbw  #wrong" in seen(app)
+        await pilot.press("1")
+        await until(pilot, lambda: not now.display)
+        screen.query_one(PrimitiveList).highlighted = 0
         await pilot.pause()
-        footer = seen(app).splitlines()[-1]
-        for words in ("x Export", "v Replay", "esc Back", "n Next", "space Look" if key == "1" else "f Plot"):
-            assert words in footer
-
-    play(scenario, PrimitivesScreen(over()), (80, 24))
-
-
-@pytest.mark.parametrize("size", [(1, 1), (60, 16), *SIZES])
-@pytest.mark.parametrize("key", ["1", "2"])
-def test_any_size_will_do(size: tuple[int, int], key: str) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
-        await pilot.press(key, "space", "n")
-        await pilot.resize_terminal(*size)
-        await pilot.pause()
-        await pilot.press("p", "space", "f")
-        if size[0] >= 60:
-            assert screen.query_one("#grid" if key == "1" else "#plot").region.area
-
-    play(scenario, PrimitivesScreen(over()))
+        grid = screen.query_one(PrimitiveGrid)
+        for number in range(VIEWS):
+            for _ in range(2):
+                await pilot.press("space")
+                assert grid.max_scroll_y == 0, chosen(screen)
+                assert grid.max_scroll_x == 0, chosen(screen)
+                assert grid.query_one(Static).size.height <= grid.scrollable_content_region.height
+            await pilot.press("n")
+            assert number + 1 == VIEWS or chosen(screen) == view_title(
+                screen.feed.results.trials[0].primitives[0].views[number + 1]
+            )
 
 
-def test_a_run_without_anything_in_it_can_be_looked_at() -> None:
+async def test_any_size_will_do() -> None:
+    async with on_primitives(over()) as (_, pilot, screen):
+        for key, pane in (("1", "#grid"), ("2", "#plot")):
+            for size in ((1, 1), (60, 16), (80, 24), (200, 60)):
+                await pilot.press(key, "space", "n")
+                await pilot.resize_terminal(*size)
+                await pilot.press("p", "space", "f")
+                if size[0] >= 60:
+                    assert screen.query_one(pane).region.area
+        await pilot.press("C")  # there are no losses
+        assert screen.is_current
+
+
+async def test_a_run_without_anything_in_it_can_be_looked_at() -> None:
     nothing: Results = msgspec.structs.replace(
-        results(),
+        over().results,
         trials=[
-            msgspec.structs.replace(trial, status="skipped", primitives=[], command=[]) for trial in results().trials
+            msgspec.structs.replace(trial, status="skipped", primitives=[], command=[])
+            for trial in over().results.trials
         ],
     )
-
-    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
+    async with on_primitives(over()._replace(results=nothing)) as (app, pilot, _):
         assert "see was not reached" in seen(app)
         await pilot.press("space", "n", "2", "space", "f", "t", "a")
 
-    play(scenario, PrimitivesScreen(over()._replace(results=nothing)))
 
-
-def test_names_are_shown_as_they_are() -> None:
+async def test_names_are_shown_as_they_are() -> None:
     def rude(view: View) -> View:
         buffers = [BufferView(name="[/]\x1b", parts=1, before=[1.0], after=[1.0], undefined=False)]
         return msgspec.structs.replace(view, ranks=[RankView(rank=0, call="[bold]\x1b[2J", buffers=buffers)])
 
-    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
-        assert "[/]" in seen(app)
-        assert "[bold][2J" in seen(app)
+    async with on_primitives(replace(rude)) as (app, pilot, screen):
+        await shows(pilot, "[/]", "[bold][2J")
         assert "\x1b" not in seen(app)
         now = screen.query_one("#now", Static)
         await until(pilot, lambda: now.display)
         question, said = "What does each primitive do, and how long does it take? ", "11 primitives ran on 4 ranks over"
         assert str(now.content).startswith(question + said)
 
-    play(scenario, PrimitivesScreen(replace(rude)))
 
-
-def test_with_few_lines_the_answer_is_its_first_sentence_and_buffers_have_all_of_them() -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
-        now = screen.query_one("#now", Static)
-        await pilot.press("2")
-        await until(pilot, lambda: now.display)
-        assert str(now.content).startswith("11 primitives ran on 4 ranks over gloo")
-        assert "busbw  #wrong" in seen(app)
-        await pilot.press("1")
-        await until(pilot, lambda: not now.display)
-
-    play(scenario, PrimitivesScreen(over()), (80, 24))
-
-
-def test_after_the_end_the_answer_is_as_long_as_a_new_size_has_room_for() -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
-        now = screen.query_one("#now", Static)
-        await until(pilot, lambda: now.display)
-        await pilot.resize_terminal(80, 24)
-        await until(pilot, lambda: not now.display)
-        await pilot.resize_terminal(120, 40)
-        await until(pilot, lambda: now.display)
-
-    play(scenario, PrimitivesScreen(over()), (120, 40))
-
-
-def test_the_plot_is_of_the_run_that_is_looked_at() -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
-        await pilot.press("3", "n")
-        result = screen.query_one(SizePlot)._result
-        assert result is not None
-        assert result.ranks == 4
-
-    play(scenario, PrimitivesScreen(over()))
-
-
-def test_where_nothing_is_new_nothing_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn: list[str] = []
-    redraw, lay_out = Canvas.redraw, PrimitiveGrid.lay_out
-
-    def noted(canvas: Canvas) -> None:
-        drawn.append(canvas.id or "")
-        redraw(canvas)
-
-    def laid_out(grid: PrimitiveGrid, width: int) -> None:
-        drawn.append(grid.id or "")
-        lay_out(grid, width)
-
-    monkeypatch.setattr(Canvas, "redraw", noted)
-    monkeypatch.setattr(PrimitiveGrid, "lay_out", laid_out)
-
-    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
-        for key, after_a_key in (("1", "grid"), ("2", "plot")):
-            await pilot.press(key)
-            await pilot.pause()
-            drawn.clear()
-            screen.tick()
-            await pilot.pause()
-            assert not drawn
-            await pilot.press("n")
-            await pilot.pause()
-            assert drawn == [after_a_key]
-
-    play(scenario, PrimitivesScreen(over()))
-
-
-@pytest.mark.parametrize("typed", ["~/nowhere/x.json", "nowhere/x.json", "~nobody-of-this-name/x.json"])
-def test_the_path_of_an_export_can_be_typed(typed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_path_of_an_export_can_be_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-
-    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
-        await pilot.press("x")
-        app.screen.query_one(Input).value = typed
-        await pilot.press("tab", "enter")
-        await until(pilot, lambda: toasts(app))
-        assert toasts(app) == [f"{tmp_path / typed.removeprefix('~/')}: No such file or directory"]
-
-    play(scenario, PrimitivesScreen(over()))
+    async with on_primitives(over()) as (app, pilot, _):
+        for number, typed in enumerate(["~/nowhere/x.json", "nowhere/x.json", "~nobody-of-this-name/x.json"], start=1):
+            await pilot.press("x")
+            app.screen.query_one(Input).value = typed
+            await pilot.press("tab", "enter")
+            await until(pilot, lambda number=number: len(toasts(app)) == number)
+            assert toasts(app)[-1] == f"{tmp_path / typed.removeprefix('~/')}: No such file or directory"
 
 
-def test_the_list_takes_keys_although_the_screen_opened_in_the_background(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with opened(tmp_path) as (app, pilot):
-            app.post_message(AppBlur())
-            await until(pilot, lambda: not app.app_focus)
-            await app.push_screen(PrimitivesScreen(over()))
-            app.post_message(AppFocus())
-            await until(pilot, lambda: app.app_focus)
-            assert app.screen.focused is app.screen.query_one(PrimitiveList)
-
-    asyncio.run(scenario())
+async def test_the_list_takes_keys_although_the_screen_opened_in_the_background(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (app, pilot):
+        app.post_message(AppBlur())
+        await until(pilot, lambda: not app.app_focus)
+        await app.push_screen(PrimitivesScreen(over()))
+        app.post_message(AppFocus())
+        await until(pilot, lambda: app.app_focus)
+        assert app.screen.focused is app.screen.query_one(PrimitiveList)

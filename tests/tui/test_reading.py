@@ -1,6 +1,5 @@
 """What is read of a run is read beside the screen: no file holds up a key, and quitting waits for none."""
 
-import asyncio
 import os
 import sys
 import threading
@@ -17,7 +16,7 @@ from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen
 from ddptui.tui.screens.runs import RunsScreen
 from tests.support.builders import journal, two_trials, write_run
-from tests.tui.opened import Opened, opened, seen, toasts, until
+from tests.tui.opened import Opened, opened, seen, shows, toasts, until
 
 BACKSTOP_S = 60
 
@@ -54,47 +53,36 @@ def reads(runs: Path) -> Iterator[list[str]]:
     watched.clear()
 
 
-def test_no_screen_reads_a_run_itself(runs: Path, reads: list[str]) -> None:
-    async def scenario() -> None:
-        async with opened(runs, RunsScreen()) as (app, pilot):
-            await until(pilot, lambda: "2 runs" in seen(app))
-            await pilot.press("space", "down", "=")
-            await until(pilot, lambda: isinstance(app.screen, ResultScreen))
-            await pilot.press("escape", "enter")
-            await until(pilot, lambda: isinstance(app.screen, ResultScreen) and not app.screen.results.of_two_runs)
-            await pilot.press("v")
-            await until(pilot, lambda: isinstance(app.screen, RunScreen))
-            screen = app.screen
-            assert isinstance(screen, RunScreen)
-            await pilot.press("full_stop", *["right"] * 9, "left", "full_stop", *["right"] * 9, *["tab"] * 5)
-            await until(pilot, lambda: screen.watched.live.finished == 2 and "what rank 0 printed" in seen(app))
-            await pilot.press("ctrl+p", *"run: 2030")
-            await until(pilot, lambda: "20300102-000000-b" in seen(app))
-            app.exit()
-
-    asyncio.run(scenario())
+async def test_no_screen_reads_a_run_itself(runs: Path, reads: list[str]) -> None:
+    async with opened(runs, RunsScreen()) as (app, pilot):
+        await shows(pilot, "2 runs")
+        await pilot.press("space", "down", "=")
+        await until(pilot, lambda: isinstance(app.screen, ResultScreen))
+        await pilot.press("escape", "enter")
+        await until(pilot, lambda: isinstance(app.screen, ResultScreen) and not app.screen.results.of_two_runs)
+        await pilot.press("v")
+        await until(pilot, lambda: isinstance(app.screen, RunScreen))
+        screen = app.screen
+        await pilot.press("full_stop", *["right"] * 9, "left", "full_stop", *["right"] * 9, *["tab"] * 5)
+        await until(pilot, lambda: screen.watched.live.finished == 2 and "what rank 0 printed" in seen(app))
+        await pilot.press("ctrl+p", *"run: 2030")
+        await shows(pilot, "20300102-000000-b")
+        app.exit()
     assert reads == []
 
 
-def test_the_lab_reads_no_run_itself(runs: Path, reads: list[str]) -> None:
-    async def scenario() -> None:
-        async with opened(runs, size=(160, 50)) as (app, pilot):
-            await until(pilot, lambda: app.screen._past.lines)  # type: ignore[attr-defined]
-
-    asyncio.run(scenario())
+async def test_the_lab_reads_no_run_itself(runs: Path, reads: list[str]) -> None:
+    async with opened(runs, size=(160, 50)) as (app, pilot):
+        await until(pilot, lambda: app.screen._past.lines)  # type: ignore[attr-defined]
     assert reads == []
 
 
 @pytest.mark.parametrize(
     ("module", "name", "keys"),
-    [
-        (overview, "all_runs", ()),
-        (runs_screen, "all_runs", ("r",)),
-        (runs_screen, "overview", ("r",)),
-    ],
-    ids=["the lab", "the folder of runs", "a run"],
+    [(overview, "all_runs", ()), (runs_screen, "overview", ("r",))],
+    ids=["the lab", "a run"],
 )
-def test_quitting_waits_for_no_disk(
+async def test_quitting_waits_for_no_disk(
     runs: Path, monkeypatch: pytest.MonkeyPatch, module: object, name: str, keys: tuple[str, ...]
 ) -> None:
     begun, answers = threading.Event(), threading.Event()
@@ -108,15 +96,11 @@ def test_quitting_waits_for_no_disk(
     app = Opened(runs)
     backstop = threading.Timer(BACKSTOP_S, answers.set)  # else a console that waits would hang for ever
     backstop.start()
-
-    async def scenario() -> None:
-        async with app.run_test() as pilot:
-            await until(pilot, lambda: isinstance(app.screen, Lab))
-            await pilot.press(*keys)
-            await until(pilot, begun.is_set)
-            await pilot.press("ctrl+q")
-
-    asyncio.run(scenario())
+    async with app.run_test() as pilot:
+        await until(pilot, lambda: isinstance(app.screen, Lab))
+        await pilot.press(*keys)
+        await until(pilot, begun.is_set)
+        await pilot.press("ctrl+q")
     assert not answers.is_set()
     backstop.cancel()
     answers.set()
@@ -138,38 +122,30 @@ def nested(path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "spoil", "why"),
     [
-        ("environment.json", pipe, "it is a pipe, a socket or a device"),
         ("environment.json", nested, "nested too deeply"),
         (f"trial-a/repeat-1/{JOURNAL}", pipe, "it is a pipe, a socket or a device"),
     ],
 )
-def test_a_run_that_cannot_be_read_is_listed_with_the_reason_and_not_opened(
+async def test_a_run_that_cannot_be_read_is_not_opened(
     runs: Path, file: str, spoil: Callable[[Path], None], why: str
 ) -> None:
     spoil(runs / "20300102-000000-b" / file)
-
-    async def scenario() -> None:
-        async with opened(runs, RunsScreen(), (160, 30)) as (app, pilot):
-            await until(pilot, lambda: "cannot be read" in seen(app) and "2 runs" in seen(app))
-            assert why in " ".join(seen(app).split())
-            for key in ("enter", "v"):
-                await pilot.press(key)
-                assert isinstance(app.screen, RunsScreen)
-            assert all(why in toast for toast in toasts(app))
-            assert toasts(app)
-
-    asyncio.run(scenario())
-
-
-def test_a_journal_that_turns_into_a_pipe_after_the_list_was_read_is_complained_of(runs: Path) -> None:
-    async def scenario() -> None:
-        async with opened(runs, RunsScreen(), (160, 30)) as (app, pilot):
-            await until(pilot, lambda: "2 runs" in seen(app) and "…" not in seen(app))
-            pipe(runs / "20300102-000000-b" / "trial-a" / "repeat-1" / JOURNAL)
-            for number, key in enumerate(("enter", "v"), 1):
-                await pilot.press(key)
-                await until(pilot, lambda number=number: len(toasts(app)) == number)
-            assert all("not a regular file" in toast for toast in toasts(app))
+    async with opened(runs, RunsScreen(), (160, 30)) as (app, pilot):
+        await until(pilot, lambda: "cannot be read" in seen(app) and "2 runs" in seen(app))
+        assert why in " ".join(seen(app).split())
+        for key in ("enter", "v"):
+            await pilot.press(key)
             assert isinstance(app.screen, RunsScreen)
+        assert all(why in toast for toast in toasts(app))
+        assert toasts(app)
 
-    asyncio.run(scenario())
+
+async def test_a_journal_that_turns_into_a_pipe_after_the_list_was_read_is_complained_of(runs: Path) -> None:
+    async with opened(runs, RunsScreen(), (160, 30)) as (app, pilot):
+        await until(pilot, lambda: "2 runs" in seen(app) and "…" not in seen(app))
+        pipe(runs / "20300102-000000-b" / "trial-a" / "repeat-1" / JOURNAL)
+        for number, key in enumerate(("enter", "v"), 1):
+            await pilot.press(key)
+            await until(pilot, lambda number=number: len(toasts(app)) == number)
+        assert all("not a regular file" in toast for toast in toasts(app))
+        assert isinstance(app.screen, RunsScreen)

@@ -1,34 +1,26 @@
 """The Result screen: what it shows of a run, and what can be done with it."""
 
-import asyncio
 import json
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 import pytest
-from textual.events import ScreenResume
-from textual.geometry import Region, Size
-from textual.pilot import Pilot
+from textual.geometry import Region
 from textual.widgets import Input
 
 from ddptui.analysis.results import ConfidenceInterval, Culprit, PlaceTime, RankResult, Results, TrialResult
 from ddptui.config.preset import Preset
-from ddptui.report import columns
 from ddptui.report import table as report
 from ddptui.report.notes import shown_first
-from ddptui.report.rows import Row
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
-from ddptui.text.tables import Column
 from ddptui.tui.app import Console
-from ddptui.tui.screens.base import LabScreen
 from ddptui.tui.screens.dialogs import ColumnsDialog, HelpScreen, Question
 from ddptui.tui.screens.export import FORMATS
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.widgets.comparison import Answer, Comparison, Verdict
-from ddptui.tui.widgets.frame import PaneBar
-from ddptui.tui.widgets.result_panes import TITLES, ResultPanes
+from ddptui.tui.widgets.result_panes import TITLES
 from ddptui.tui.widgets.tables import RankDetail
 from ddptui.tui.widgets.time_bars import TimeBars
 from ddptui.tui.widgets.who_waits import WhoWaits
@@ -36,7 +28,8 @@ from ddptui.wire.records import Message
 from tests.support.builders import ended, failure, journal, launched, preset_of, results_for, two_trials, write_run
 from tests.support.gpu_figures import on_gpus
 from tests.tui.gpu_recordings import made_up
-from tests.tui.opened import each_theme, opened, seen, toasts, until
+from tests.tui.opened import each_theme, on, seen, shows, toasts, until
+from tests.tui.recordings import over
 
 STEPS_MS = {"slow": 400, "base": 100, "fast": 30, "slowest": 4000}
 TRIALS: dict[str, object] = {
@@ -81,17 +74,6 @@ def with_waits(screen: ResultScreen) -> ResultScreen:
     return screen
 
 
-Scenario = Callable[[Console, Pilot[int], ResultScreen], Coroutine[None, None, None]]
-
-
-def play(screen: ResultScreen, runs: Path, scenario: Scenario, size: tuple[int, int] = (120, 40)) -> None:
-    async def played() -> None:
-        async with opened(runs, screen, size) as (app, pilot):
-            await scenario(app, pilot, screen)
-
-    asyncio.run(played())
-
-
 def rows(table: Comparison) -> list[str]:
     return [str(row.key.value) for row in table.ordered_rows]
 
@@ -107,62 +89,32 @@ def headers(table: Comparison) -> list[str]:
 # What is shown
 
 
-def test_all_panes_speak_of_the_trial_under_the_cursor(tmp_path: Path) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+async def test_the_baseline_is_marked_and_all_panes_speak_of_the_trial_under_the_cursor(tmp_path: Path) -> None:
+    async with on(four_trials(tmp_path)) as (app, pilot, screen):
+        words = said(screen)
+        assert "slow: 1.20 s here, 6.00 s published (0.2 times as long)" in words
+        assert "ratio 4.00 here, 2.00 published" in words
+        assert words.count("a paper") == 1
+        assert ["base ◆" in seen(app), "◆ baseline" in seen(app), "fast ◆" in seen(app)] == [True, True, False]
         await pilot.press("up", "j")
-        await pilot.pause()
-        said = str(screen.query_one(Verdict).query_one("Static").render())
-        assert said.startswith("fast: ")
+        assert said(screen).startswith("fast: ")
         assert screen.query_one(RankDetail).row_count == 2
         assert "fast, repeat 1" in seen(app)
         await pilot.press("k")
-        await pilot.pause()
-        assert str(screen.query_one(Verdict).query_one("Static").render()).startswith("base: ")
-
-    play(four_trials(tmp_path), tmp_path, scenario)
+        assert said(screen).startswith("base: ")
 
 
-def test_another_trial_can_be_chosen_from_every_pane(tmp_path: Path) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
-        for pane in "1234":
-            await pilot.press("2", "up", "up", "up", pane, "n", "n", "p")
-            assert screen.query_one(Comparison).chosen == "base"
-        await pilot.press("2", "down")
-        assert screen.query_one(Comparison).chosen == "fast"
-
-    play(four_trials(tmp_path), tmp_path, scenario, (80, 24))
-
-
-def test_the_baseline_is_marked_and_the_mark_explained(tmp_path: Path) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
-        assert "base ◆" in seen(app)
-        assert "◆ baseline" in seen(app)
-        assert "fast ◆" not in seen(app)
-
-    play(four_trials(tmp_path), tmp_path, scenario, (80, 24))
-
-
-def test_published_figures_stand_beside_ours_with_their_source(tmp_path: Path) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
-        said = str(screen.query_one(Verdict).query_one("Static").render())
-        assert "slow: 1.20 s here, 6.00 s published (0.2 times as long)" in said
-        assert "ratio 4.00 here, 2.00 published" in said
-        assert said.count("a paper") == 1
-
-    play(four_trials(tmp_path), tmp_path, scenario)
-
-
-def test_a_failed_trial_says_so_in_the_table_and_why_in_words(tmp_path: Path) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+async def test_a_failed_trial_says_so_in_the_table_and_why_in_words(tmp_path: Path) -> None:
+    error = "rank 1: [/not markup] \\x1b"
+    async with on(screen_of(tmp_path, two_trials(repeats=1), journal("a"), failure("b", error=error))) as (
+        app,
+        pilot,
+        screen,
+    ):
         assert "failed" in seen(app)
         await pilot.press("down")
-        await pilot.pause()
         assert "[/not markup] \\x1b" in seen(app)
         assert screen.panes.present == ["table", "bars", "verdict"]  # no repeat of it has ended
-
-    error = "rank 1: [/not markup] \\x1b"
-    screen = screen_of(tmp_path, two_trials(repeats=1), journal("a"), failure("b", error=error))
-    play(screen, tmp_path, scenario)
 
 
 def blamed(results: Results, costs: dict[str, float]) -> Results:
@@ -178,27 +130,31 @@ def blamed(results: Results, costs: dict[str, float]) -> Results:
     return msgspec.structs.replace(results, trials=[blame(trial) for trial in results.trials])
 
 
-def test_it_opens_on_the_trial_in_which_a_rank_cost_most_and_says_so_first(tmp_path: Path) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+async def test_it_opens_on_the_trial_in_which_a_rank_cost_most_and_says_so_first(tmp_path: Path) -> None:
+    screen = four_trials(tmp_path)
+    screen.results = blamed(screen.results, {"slow": 1.0, "fast": 3.0, "slowest": 2.0})
+    async with on(screen) as (app, pilot, screen):
         assert screen.query_one(Comparison).chosen == "fast"
         assert "3 In words: rank 1 is late, in aggregate" in seen(app)
         assert said(screen).startswith("fast: ")
         await pilot.press("p")
-        await pilot.pause()
         assert screen.query_one(Verdict).border_title == "3 In words"
 
-    screen = four_trials(tmp_path)
-    screen.results = blamed(screen.results, {"slow": 1.0, "fast": 3.0, "slowest": 2.0})
-    play(screen, tmp_path, scenario)
 
-
-def test_the_way_back_is_in_the_footer(tmp_path: Path) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+async def test_another_trial_can_be_chosen_from_every_pane(tmp_path: Path) -> None:
+    async with on(four_trials(tmp_path), (80, 24)) as (app, pilot, screen):
         assert "esc Back" in seen(app).splitlines()[-1]
         shown = {binding.binding.action for binding in screen.active_bindings.values() if binding.binding.show}
         assert len(shown - {"command_palette"}) <= 6, shown
-
-    play(four_trials(tmp_path), tmp_path, scenario, (80, 24))
+        for pane in "1234":
+            await pilot.press("2", "up", "up", "up", pane, "n", "n", "p")
+            assert screen.query_one(Comparison).chosen == "base"
+        await pilot.press("2", "down")
+        assert screen.query_one(Comparison).chosen == "fast"
+        table = screen.query_one(Comparison)
+        narrow = table.shown
+        await pilot.resize_terminal(200, 60)
+        assert {"trial", "train", "ratio"} <= {*narrow} < {*table.shown}
 
 
 # Layout
@@ -207,20 +163,17 @@ def test_the_way_back_is_in_the_footer(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("size", "visible"),
     [
-        ((60, 16), ["table"]),
         ((120, 20), ["table"]),
         ((80, 24), ["table", "verdict"]),
-        ((80, 40), ["table", "verdict"]),
         ((120, 24), ["table", "verdict"]),
         ((120, 40), [*TITLES][:-1]),  # the last one shares its place
-        ((200, 60), [*TITLES][:-1]),
     ],
 )
-def test_as_many_panes_as_there_is_room_for(tmp_path: Path, size: tuple[int, int], visible: list[str]) -> None:
+async def test_as_many_panes_as_there_is_room_for(tmp_path: Path, size: tuple[int, int], visible: list[str]) -> None:
     def showing(screen: ResultScreen) -> list[str]:
         return [pane for pane in TITLES if screen.query_one(f"#{pane}").region.area]
 
-    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+    async with on(with_waits(four_trials(tmp_path)), size) as (_, pilot, screen):
         await until(pilot, lambda: showing(screen) == visible)
         for number, pane in enumerate(TITLES, start=1):
             await pilot.press(str(number))
@@ -228,57 +181,13 @@ def test_as_many_panes_as_there_is_room_for(tmp_path: Path, size: tuple[int, int
             assert screen.focused is screen.query_one(f"#{pane}")
             assert len(showing(screen)) == len(visible)
 
-    play(with_waits(four_trials(tmp_path)), tmp_path, scenario, size)
 
-
-@pytest.mark.parametrize("covered", [False, True], ids=["", "below a dialog"])
-@pytest.mark.parametrize(("size", "most"), [((60, 16), 1), ((120, 24), 2)])
-def test_no_layout_shows_more_panes_than_have_room(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int], most: int, covered: bool
-) -> None:
-    """However late the messages come that follow from a new screen or a new size."""
-    shown: list[tuple[Size, int]] = []  # for each layout, in which size there were how many panes
-    mount, resume = ResultScreen.on_mount, LabScreen.on_screen_resume
-
-    def observe(screen: ResultScreen) -> None:
-        shown.append((screen.outer_size, sum(screen.query_one(f"#{pane}").region.area > 0 for pane in TITLES)))
-
-    def observed_mount(screen: ResultScreen) -> None:
-        screen.screen_layout_refresh_signal.subscribe(screen, lambda _: observe(screen), immediate=True)
-        mount(screen)
-
-    def late_resume(screen: LabScreen, event: ScreenResume) -> None:
-        screen.app.refresh_css()  # Textual does so as the console opens
-        resume(screen, event)
-
-    def laid_out(wanted: tuple[int, int]) -> set[int]:
-        return {panes for size, panes in shown if size == Size(*wanted)}
-
-    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
-        await until(pilot, lambda: laid_out(size))
-        assert laid_out(size) == {most}
-        if covered:
-            await app.push_screen(Question("Which one?"))
-        await pilot.resize_terminal(200, 60)
-        await until(pilot, lambda: laid_out((200, 60)))
-        assert laid_out((200, 60)) == {len(TITLES) - 1}
-        shown.clear()
-        await pilot.resize_terminal(*size)
-        await until(pilot, lambda: laid_out(size))
-        assert laid_out(size) == {most}
-
-    monkeypatch.setattr(ResultScreen, "on_mount", observed_mount)
-    monkeypatch.setattr(LabScreen, "on_screen_resume", late_resume)
-    play(with_waits(four_trials(tmp_path)), tmp_path, scenario, size)
-
-
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-def test_one_pane_has_the_whole_screen_until_it_gives_it_back(tmp_path: Path, size: tuple[int, int]) -> None:
+async def test_one_pane_has_the_whole_screen_until_it_gives_it_back(tmp_path: Path) -> None:
     def whole(screen: ResultScreen, pane: str) -> bool:
         width, height = screen.size
         return screen.query_one(f"#{pane}").region == Region(0, 0, width, height - 1)  # the keys stay
 
-    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+    async with on(four_trials(tmp_path)) as (app, pilot, screen):
         await pilot.press("2", "z")
         await until(pilot, lambda: whole(screen, "bars"))
         await pilot.press("3")
@@ -291,80 +200,40 @@ def test_one_pane_has_the_whole_screen_until_it_gives_it_back(tmp_path: Path, si
         await until(pilot, lambda: not whole(screen, "verdict"))
         assert app.screen is screen
 
-    play(four_trials(tmp_path), tmp_path, scenario, size)
 
-
-def test_a_click_on_a_panes_title_shows_it(tmp_path: Path) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
-        bar = next(line for line in seen(app).splitlines() if "1 Trials" in line)
-        for pane, title in reversed(({**TITLES, **ResultPanes.SHORT}).items()):
-            await pilot.click(PaneBar, offset=(bar.index(title), 0))
-            await until(pilot, lambda pane=pane: screen.focused is screen.query_one(f"#{pane}"))
-            assert screen.query_one(f"#{pane}").region.area
-
-    play(with_waits(four_trials(tmp_path)), tmp_path, scenario, (80, 24))
-
-
-def test_a_wider_terminal_has_more_columns_and_the_narrow_one_the_most_telling(tmp_path: Path) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
-        table = screen.query_one(Comparison)
-        narrow = table.shown
-        await pilot.resize_terminal(200, 60)
-        await pilot.pause()
-        assert {"trial", "train", "ratio"} <= {*narrow} < {*table.shown}
-
-    play(four_trials(tmp_path), tmp_path, scenario, (80, 24))
-
-
-def test_what_gpus_reached_is_in_the_table_and_what_slowed_them_in_words(tmp_path: Path) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+async def test_what_gpus_reached_is_in_the_table_and_what_slowed_them_in_words(tmp_path: Path) -> None:
+    run = made_up(tmp_path)
+    async with on(ResultScreen(run, run.preset(), on_gpus(over(run).results)), (200, 60)) as (app, _, _):
         for words in ("gpu mem.", "4.00+2.50 GB", "TFLOP/s", "MFU %", "31.6 ⚠", "held back a GPU's clock"):
             assert words in seen(app)
 
-    run = made_up(tmp_path)
-    screen = ResultScreen(run, run.preset(), on_gpus(results_of(run, run.preset())))
-    play(screen, tmp_path, scenario, (200, 60))
-
-
-def test_it_survives_any_size(tmp_path: Path) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
-        for width, height in ((1, 1), (30, 60), (200, 3), (60, 16), (120, 40)):
-            await pilot.resize_terminal(width, height)
-            await pilot.pause()
-        assert "base ◆" in seen(app)
-
-    play(four_trials(tmp_path), tmp_path, scenario)
-
 
 @each_theme
-def test_it_survives_every_theme(themes: Iterable[str], tmp_path: Path) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+async def test_it_survives_every_theme_and_size(themes: Iterable[str], tmp_path: Path) -> None:
+    async with on(four_trials(tmp_path)) as (app, pilot, _):
         for theme in themes:
             app.theme = theme
             await pilot.pause()
             assert "base ◆" in seen(app)
+        for width, height in ((1, 1), (30, 60), (200, 3), (60, 16), (120, 40)):
+            await pilot.resize_terminal(width, height)
+        assert "base ◆" in seen(app)
 
-    play(four_trials(tmp_path), tmp_path, scenario)
 
-
-def test_a_run_in_which_nothing_ended_is_shown(tmp_path: Path) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+async def test_a_run_in_which_nothing_ended_is_shown(tmp_path: Path) -> None:
+    async with on(screen_of(tmp_path, two_trials(), [launched("b"), ended("interrupted")])) as (app, pilot, screen):
         assert rows(screen.query_one(Comparison)) == ["a", "b"]
         assert "a was not reached" in said(screen)
         await pilot.press("down")
-        await pilot.pause()
         assert "stopped" in seen(app)
         assert "b was stopped before its end: no figures" in said(screen)
         await pilot.press("o", "o", "O", "y", "Y", "4")
 
-    screen = screen_of(tmp_path, two_trials(), [launched("b"), ended("interrupted")])
-    play(screen, tmp_path, scenario)
 
-
-def test_the_answer_stands_first_and_takes_no_room_where_there_is_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+async def test_the_answer_stands_first_if_there_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sentences = ["Rank 1 of [/b] is late.", "Without it, training would take two thirds of the time." * 2]
+    monkeypatch.setattr("ddptui.tui.screens.result.answer", lambda results: sentences)
+    async with on(four_trials(tmp_path / "a")) as (app, pilot, screen):
         lines = seen(app).splitlines()
         first = next(at for at, line in enumerate(lines) if "Rank 1 of [/b] is late." in line)
         assert "Which one?" in lines[first - 1]
@@ -372,32 +241,22 @@ def test_the_answer_stands_first_and_takes_no_room_where_there_is_none(
         assert screen.query_one(Answer).region.height == 2 + 2  # borders; the sentences are longer than a line
         await pilot.resize_terminal(60, 16)
         await until(pilot, lambda: screen.query_one("#panes").region.height == 16 - 3 - 3)
-        assert "Rank 1 of [/b] is late." in seen(app)
-        assert "base ◆" in seen(app)
+        await shows(pilot, "Rank 1 of [/b] is late.", "base ◆")
         await pilot.press("3")
-        await pilot.pause()
         assert "is late." not in seen(app)
-
-    async def none(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+    monkeypatch.setattr("ddptui.tui.screens.result.answer", lambda results: [])
+    async with on(four_trials(tmp_path / "b")) as (app, _, screen):
         assert not screen.query(Answer)
         assert "1 Trials" in seen(app).splitlines()[1]
-
-    sentences = ["Rank 1 of [/b] is late.", "Without it, training would take two thirds of the time." * 2]
-    monkeypatch.setattr("ddptui.tui.screens.result.answer", lambda results: sentences)
-    play(four_trials(tmp_path / "a"), tmp_path, scenario)
-    monkeypatch.setattr("ddptui.tui.screens.result.answer", lambda results: [])
-    play(four_trials(tmp_path / "b"), tmp_path, none)
 
 
 def heights(screen: ResultScreen) -> dict[str, int]:
     return {pane: screen.query_one(f"#{pane}").region.height for pane in TITLES}
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-def test_panes_without_content_take_no_room_and_their_keys_do_nothing(size: tuple[int, int], tmp_path: Path) -> None:
+async def test_panes_without_content_take_no_room_and_their_keys_do_nothing(tmp_path: Path) -> None:
     """No collective was recorded, and no line sampled."""
-
-    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+    async with on(four_trials(tmp_path)) as (app, pilot, screen):
         assert screen.panes.present == ["table", "bars", "verdict", "ranks"]
         for number in ("5", "6"):
             await pilot.press("1", number)
@@ -405,72 +264,45 @@ def test_panes_without_content_take_no_room_and_their_keys_do_nothing(size: tupl
         assert (heights(screen)["waits"], heights(screen)["where"]) == (0, 0)
         assert "Who waits" not in seen(app)
         assert "7" not in str(screen.query_one("#ranks").border_title)
-        if size[0] > 80:
-            await until(pilot, lambda: heights(screen)["bars"] == heights(screen)["verdict"])
+        await until(pilot, lambda: heights(screen)["bars"] == heights(screen)["verdict"])
         await pilot.press("shift+tab")
         assert screen.panes.chosen == "ranks"
 
-    play(four_trials(tmp_path), tmp_path, scenario, size)
 
-
-def test_the_panes_follow_the_trial_under_the_cursor(tmp_path: Path) -> None:
+async def test_the_panes_follow_the_trial_under_the_cursor(tmp_path: Path) -> None:
     """The second trial was not reached: it has neither ranks nor waits."""
-
-    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+    async with on(screen_of(tmp_path, two_trials(), journal("a"))) as (app, pilot, screen):
         await until(pilot, lambda: screen.panes.present == ["table", "bars", "verdict", "ranks"])
         await pilot.press("4", "n")
         await until(pilot, lambda: "no repeat has ended" in seen(app))  # it stays as long as it is the chosen one
         await pilot.press("1")
         await until(pilot, lambda: screen.panes.present == ["table", "bars", "verdict"])
 
-    play(screen_of(tmp_path, two_trials(), journal("a")), tmp_path, scenario)
 
-
-def test_no_pane_is_cut_while_the_one_beside_it_stands_empty(tmp_path: Path) -> None:
+async def test_no_pane_is_cut_while_the_one_beside_it_stands_empty(tmp_path: Path) -> None:
     """8 trials: half of the room is too little for them, and more than the ranks of one need."""
     preset = preset_of({"title": "?", "trial": [{"name": f"t{number}"} for number in range(8)]})
-    screen = screen_of(tmp_path, preset, *(journal(f"t{number}") for number in range(8)))
-
-    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+    async with on(screen_of(tmp_path, preset, *(journal(f"t{number}") for number in range(8))), (80, 24)) as (
+        _,
+        pilot,
+        screen,
+    ):
         await pilot.press("4")
         await until(pilot, lambda: heights(screen)["table"] == 8 + 3)
         assert heights(screen)["ranks"] >= 2 + 3
         await pilot.press("2")  # both are cut, so both have half
         await until(pilot, lambda: abs(heights(screen)["table"] - heights(screen)["bars"]) <= 1)
 
-    play(screen, tmp_path, scenario, (80, 24))
 
-
-def test_differences_to_the_baseline_are_drawn_and_taken_back(tmp_path: Path) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
-        bars = screen.query_one(TimeBars)
-        assert bars.border_title == "2 Where the time went"
-        await pilot.press("up", "up", "f")
-        await pilot.pause()
-        assert bars.border_title == "2 Where the time went, against the baseline"
-        assert "▸ slow" in seen(app)
-        assert "+0.90 s = " in seen(app)
-        assert "│ ◆" in seen(app)
-        await pilot.press("f")
-        await pilot.pause()
-        assert bars.border_title == "2 Where the time went"
-        assert "│ ◆" not in seen(app)
-
-    play(with_waits(four_trials(tmp_path)), tmp_path, scenario)
-
-
-def test_where_the_bars_have_no_room_d_shows_them(tmp_path: Path) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+async def test_where_the_bars_have_no_room_d_shows_them(tmp_path: Path) -> None:
+    async with on(with_waits(four_trials(tmp_path)), (80, 24)) as (app, pilot, _):
         assert "Where the time went" not in seen(app).split("│")[-1]
         await pilot.press("f")
-        await until(pilot, lambda: "2 Where the time went, against the baseline" in seen(app))
-        assert "▸ " in seen(app)
-
-    play(with_waits(four_trials(tmp_path)), tmp_path, scenario, (80, 24))
+        await shows(pilot, "2 Where the time went, against the baseline", "▸ ")
 
 
-def test_the_cursor_of_the_matrix_is_moved_and_clicked_and_its_cell_is_told(tmp_path: Path) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+async def test_the_matrix_has_a_cursor_and_differences_to_the_baseline_are_drawn_and_taken_back(tmp_path: Path) -> None:
+    async with on(with_waits(four_trials(tmp_path))) as (app, pilot, screen):
         waits = screen.query_one(WhoWaits)
         await until(pilot, lambda: "rank 0 waited 900 ms for rank 1" in str(waits.border_subtitle))  # the longest one
         chosen = screen.query_one(Comparison).chosen
@@ -485,15 +317,27 @@ def test_the_cursor_of_the_matrix_is_moved_and_clicked_and_its_cell_is_told(tmp_
         assert "rank 0 waited 900 ms for rank 1 (100%" in str(waits.border_subtitle)
         await pilot.click(WhoWaits, offset=(at + 30, 2))  # beside the matrix
         assert "rank 0 waited 900 ms for rank 1 (100%" in str(waits.border_subtitle)
-
-    play(with_waits(four_trials(tmp_path)), tmp_path, scenario)
+        await pilot.press("1")
+        bars = screen.query_one(TimeBars)
+        assert bars.border_title == "2 Where the time went"
+        await pilot.press("up", "up", "f")
+        assert bars.border_title == "2 Where the time went, against the baseline"
+        await shows(pilot, "▸ slow", "+0.90 s = ", "│ ◆")
+        await pilot.press("f")
+        assert bars.border_title == "2 Where the time went"
+        assert "│ ◆" not in seen(app)
+        for pane, form in (("1", "html"), ("2", "svg"), ("5", "matrix.svg")):  # the chosen pane's is offered first
+            await pilot.press(pane, "x")
+            await until(pilot, lambda: [*app.screen.query(Input)])
+            assert app.screen.query_one(Input).value.endswith(f"{screen.run.name}.{form}")
+            await pilot.press("escape")
 
 
 # Sorting and columns
 
 
-def test_help_explains_the_columns_that_show(tmp_path: Path) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+async def test_help_explains_the_columns_and_the_row_and_the_table_are_copied(tmp_path: Path) -> None:
+    async with on(four_trials(tmp_path)) as (app, pilot, screen):
         await pilot.press("question_mark", "end")
         await until(pilot, lambda: isinstance(app.screen, HelpScreen) and "The host that the rank ran on." in seen(app))
         help_screen = app.screen
@@ -503,111 +347,6 @@ def test_help_explains_the_columns_that_show(tmp_path: Path) -> None:
         assert "train s" in dict(explained["Columns of the trials"])
         assert "Δ delay" not in dict(explained["Columns of the trials"])
         assert app.screen is not help_screen
-
-    play(four_trials(tmp_path), tmp_path, scenario)
-
-
-def test_the_column_under_the_cursor_of_the_dialog_is_explained(tmp_path: Path) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
-        await pilot.press("c", "down")
-        await until(pilot, lambda: isinstance(app.screen, ColumnsDialog) and "The launch mode: what" in seen(app))
-        assert "esc cancel" in seen(app)  # the dialog is not cut
-
-    play(four_trials(tmp_path), tmp_path, scenario, (80, 24))
-
-
-def test_a_column_that_the_preset_wants_is_shown_where_space_is_short(tmp_path: Path) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
-        assert "startup" in screen.query_one(Comparison).shown
-
-    async def other(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
-        assert "startup" not in screen.query_one(Comparison).shown
-
-    for wanted, played in ((["startup"], scenario), ([], other)):
-        preset = preset_of({**TRIALS, "columns": wanted})
-        screen = screen_of(tmp_path / str(len(wanted)), preset, journal("base"), journal("fast"))
-        play(screen, tmp_path, played, (80, 24))
-
-
-def test_columns_out_of_sight_are_told_and_hide_no_trial(tmp_path: Path) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
-        table = screen.query_one(Comparison)
-        assert "← → more" in str(table.border_subtitle)
-        first = headers(table)
-        await pilot.press("right")
-        assert (headers(table)[0], {*headers(table)} & {*first}) == ("trial", {"trial"})
-        assert "slowest" in seen(app)
-        table.choose_columns(["trial", "train"])
-        assert str(table.border_subtitle) == "◆ baseline"
-
-    play(four_trials(tmp_path), tmp_path, scenario, (80, 24))
-
-
-def test_columns_are_sorted_by_number_and_the_cursor_stays_with_its_trial(tmp_path: Path) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
-        table = screen.query_one(Comparison)
-        await pilot.press("up")
-        while "train s ▲" not in headers(table):
-            await pilot.press("o")
-        assert rows(table) == ["fast", "base", "slow", "slowest"]
-        await pilot.press("O")
-        assert rows(table) == ["slowest", "slow", "base", "fast"]
-        assert "train s ▼" in headers(table)
-        assert table.chosen == "base"
-        while any("▲" in header or "▼" in header for header in headers(table)):
-            await pilot.press("o")
-        assert rows(table) == [*STEPS_MS]
-
-    play(four_trials(tmp_path), tmp_path, scenario)
-
-
-def test_a_click_on_a_header_sorts_and_another_one_turns_it_round(tmp_path: Path) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
-        table = screen.query_one(Comparison)
-        for arrow in ("▲", "▼", "▲"):
-            await pilot.click(Comparison, offset=(4, 1))
-            await pilot.pause()
-            assert headers(table)[0] == f"trial {arrow}"
-
-    play(four_trials(tmp_path), tmp_path, scenario)
-
-
-def test_columns_are_chosen_and_given_back(tmp_path: Path) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
-        table = screen.query_one(Comparison)
-        fitting = table.shown
-        await pilot.press("c", "down", "space", "enter")
-        await pilot.pause()
-        assert {*table.shown} ^ {*fitting} == {"launch"}
-        await pilot.press("c", "space", "escape")
-        await pilot.pause()
-        assert "trial" in table.shown
-        await pilot.press("c", "ctrl+r")
-        await pilot.pause()
-        assert table.shown == fitting
-
-    play(four_trials(tmp_path), tmp_path, scenario, (80, 24))
-
-
-def test_a_column_that_is_added_is_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    added = Column[Row]("twice", lambda row: f"2 × {row.result.name}", key="twice")
-    monkeypatch.setattr(columns, "COLUMNS", (*columns.COLUMNS, added))
-
-    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
-        table = screen.query_one(Comparison)
-        assert "twice" not in table.shown
-        await pilot.press("c", "end", "space", "enter")
-        await pilot.pause()
-        assert table.shown[-1] == "twice"
-
-    play(four_trials(tmp_path), tmp_path, scenario, (80, 24))
-
-
-# Taking it elsewhere
-
-
-def test_the_row_and_the_table_are_copied(tmp_path: Path) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
         await pilot.press("up", "y")
         cells = app.clipboard.split("\t")
         assert cells[0] == "base ◆"
@@ -620,31 +359,79 @@ def test_the_row_and_the_table_are_copied(tmp_path: Path) -> None:
         ] * 2  # whether it arrived cannot be known
         assert all("If it does not arrive" in toast for toast in toasts(app))
 
-    play(four_trials(tmp_path), tmp_path, scenario)
+
+async def test_columns_are_explained_chosen_and_given_back_and_those_out_of_sight_are_told(tmp_path: Path) -> None:
+    async with on(four_trials(tmp_path), (80, 24)) as (app, pilot, screen):
+        await pilot.press("c", "down")
+        await until(pilot, lambda: isinstance(app.screen, ColumnsDialog) and "The launch mode: what" in seen(app))
+        assert "esc cancel" in seen(app)  # the dialog is not cut
+        await pilot.press("escape")
+        table = screen.query_one(Comparison)
+        fitting = table.shown
+        await pilot.press("c", "down", "space", "enter")
+        assert {*table.shown} ^ {*fitting} == {"launch"}
+        await pilot.press("c", "space", "escape")
+        assert "trial" in table.shown
+        await pilot.press("c", "ctrl+r")
+        assert table.shown == fitting
+        assert "← → more" in str(table.border_subtitle)
+        first = headers(table)
+        await pilot.press("right")
+        assert (headers(table)[0], {*headers(table)} & {*first}) == ("trial", {"trial"})
+        assert "slowest" in seen(app)
+        table.choose_columns(["trial", "train"])
+        assert str(table.border_subtitle) == "◆ baseline"
 
 
-def test_a_run_is_exported_to_the_path_that_is_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_columns_are_sorted_by_number_and_by_click_and_the_cursor_stays_with_its_trial(tmp_path: Path) -> None:
+    async with on(four_trials(tmp_path)) as (_, pilot, screen):
+        table = screen.query_one(Comparison)
+        await pilot.press("up")
+        while "train s ▲" not in headers(table):
+            await pilot.press("o")
+        assert rows(table) == ["fast", "base", "slow", "slowest"]
+        await pilot.press("O")
+        assert rows(table) == ["slowest", "slow", "base", "fast"]
+        assert "train s ▼" in headers(table)
+        assert table.chosen == "base"
+        while any("▲" in header or "▼" in header for header in headers(table)):
+            await pilot.press("o")
+        assert rows(table) == [*STEPS_MS]
+        for arrow in ("▲", "▼", "▲"):
+            await pilot.click(Comparison, offset=(4, 1))
+            assert headers(table)[0] == f"trial {arrow}"
+
+
+# Taking it elsewhere
+
+
+async def test_a_run_is_exported_and_a_file_replaced_if_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-
-    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+    async with on(four_trials(tmp_path / "runs")) as (app, pilot, screen):
         path = tmp_path / f"{screen.run.name}.trace.json"
         await pilot.press("x", *["down"] * [*FORMATS].index("trace"), "enter")
         await until(pilot, lambda: toasts(app))
         assert toasts(app) == [str(path)]
         assert json.loads(path.read_text())["traceEvents"]
+        there = tmp_path / f"{screen.run.name}.md"
+        there.write_text("precious")
+        for answer, text in (("n", "precious"), ("y", report.markdown(screen.results, screen.preset))):
+            await pilot.press("x", *["down"] * [*FORMATS].index("markdown"), "enter")
+            await until(pilot, lambda: isinstance(app.screen, Question))
+            assert "Replace" in seen(app)  # it? may be on the next line, where the path is long
+            await pilot.press(answer)
+            await app.workers.wait_for_complete()
+            assert there.read_text() == text
 
-    play(four_trials(tmp_path / "runs"), tmp_path, scenario)
 
-
-def test_a_pane_of_the_trial_under_the_cursor_is_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_pane_is_exported_and_a_bad_path_complained_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-
-    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+    async with on(four_trials(tmp_path / "runs")) as (app, pilot, screen):
         path = tmp_path / f"{screen.run.name}.timeline.svg"
         await pilot.press("down", "x")
         chosen = screen.exported()[1]
         assert chosen != shown_first(screen.results)
-        await until(pilot, lambda: f"a few steps on a time axis, in {chosen}" in seen(app))
+        await shows(pilot, f"a few steps on a time axis, in {chosen}")
         await pilot.press(*["down"] * [*FORMATS].index("timeline.svg"))
         typed = app.screen.query_one(Input)
         await until(pilot, lambda: typed.value == str(path))
@@ -653,70 +440,30 @@ def test_a_pane_of_the_trial_under_the_cursor_is_exported(tmp_path: Path, monkey
         await until(pilot, lambda: toasts(app))
         assert toasts(app) == [str(path)]
         assert f">{chosen}<" in path.read_text()
-
-    play(four_trials(tmp_path / "runs"), tmp_path, scenario)
-
-
-@pytest.mark.parametrize(("pane", "form"), [("1", "html"), ("2", "svg"), ("5", "matrix.svg")])
-def test_the_picture_of_the_chosen_pane_is_offered_first(pane: str, form: str, tmp_path: Path) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
-        await pilot.press(pane, "x")
-        await until(pilot, lambda: [*app.screen.query(Input)])
-        assert app.screen.query_one(Input).value.endswith(f"{screen.run.name}.{form}")
-
-    play(with_waits(four_trials(tmp_path)), tmp_path, scenario)
-
-
-@pytest.mark.parametrize("answer", ["n", "y"])
-def test_a_file_is_replaced_only_after_a_question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
-    monkeypatch.chdir(tmp_path)
-
-    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
-        path = tmp_path / f"{screen.run.name}.md"
-        path.write_text("precious")
-        await pilot.press("x", *["down"] * [*FORMATS].index("markdown"), "enter")
-        await until(pilot, lambda: isinstance(app.screen, Question))
-        assert "Replace" in seen(app)  # it? may be on the next line, where the path is long
-        await pilot.press(answer)
-        await app.workers.wait_for_complete()
-        assert path.read_text() == ("precious" if answer == "n" else report.markdown(screen.results, screen.preset))
-
-    play(four_trials(tmp_path / "runs"), tmp_path, scenario)
-
-
-def test_a_path_that_cannot_be_is_complained_of(tmp_path: Path) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
         await pilot.press("x")
         app.screen.query_one(Input).value = str(tmp_path / "nowhere" / "[/x].md")
         await pilot.press("tab")
         assert app.screen.query_one(Input).has_focus
         await pilot.press("enter")
-        await until(pilot, lambda: toasts(app))
-        assert toasts(app) == [f"{tmp_path / 'nowhere' / '[/x].md'}: No such file or directory"]
-
-    play(four_trials(tmp_path), tmp_path, scenario)
+        await until(pilot, lambda: len(toasts(app)) == 2)
+        assert toasts(app)[-1] == f"{tmp_path / 'nowhere' / '[/x].md'}: No such file or directory"
 
 
-def test_a_run_is_replayed_as_it_went(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_run_is_replayed_as_it_went(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     replayed: list[tuple[Run, str | None]] = []
     monkeypatch.setattr(Console, "replay", lambda app, run, trial: replayed.append((run, trial)))
-
-    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+    async with on(four_trials(tmp_path)) as (app, pilot, screen):
         await pilot.press("v", "n", "v")
         first = screen._table.names.index(shown_first(screen.results))
         assert replayed == [(screen.run, screen._table.names[first + by]) for by in (0, 1)]
         await pilot.press("escape")
         assert app.screen is not screen
 
-    play(four_trials(tmp_path), tmp_path, scenario)
-
 
 # The table, as a run grows
 
 
-def test_the_table_grows_under_the_cursor_and_does_nothing_where_nothing_is_new(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_table_grows_under_the_cursor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     preset = preset_of(TRIALS)
     built: list[int] = []
     rebuild = Comparison.lay_out
@@ -725,7 +472,7 @@ def test_the_table_grows_under_the_cursor_and_does_nothing_where_nothing_is_new(
     def after(*names: str) -> Results:
         return results_for(preset, *(journal(name, step_ms=STEPS_MS[name]) for name in names))
 
-    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+    async with on(four_trials(tmp_path)) as (_, pilot, screen):
         table = Comparison(growing=True)
         await screen.mount(table)
         table.show(after("base", "fast"), preset)
@@ -741,35 +488,12 @@ def test_the_table_grows_under_the_cursor_and_does_nothing_where_nothing_is_new(
         assert table.chosen == "fast"
         assert built == [1]
 
-    play(four_trials(tmp_path), tmp_path, scenario)
 
-
-def test_a_thousand_ranks_are_listed(tmp_path: Path) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
-        detail = screen.query_one(RankDetail)
-        detail.show(_with_ranks(screen.results.trials[0], 1024))
-        await pilot.press("4", "G")
-        await pilot.pause()
-        assert detail.chosen == "1023"
-        assert "1023" in seen(app)
-
-    play(four_trials(tmp_path), tmp_path, scenario)
-
-
-def _with_ranks(trial: TrialResult, count: int) -> TrialResult:
-    """Ranks of which nothing is known but that their hosts have odd names."""
-    ranks = [
-        RankResult(rank=rank, host="[/]\x1b", pid=1, device="cpu", bottleneck_fired=0, bottleneck_s=0.0)
-        for rank in range(count)
-    ]
-    return msgspec.structs.replace(trial, repeats=[msgspec.structs.replace(trial.repeats[0], ranks=ranks)])
-
-
-def test_the_title_says_how_many_repeats_were_left_out(tmp_path: Path) -> None:
+async def test_the_title_says_how_many_repeats_were_left_out(tmp_path: Path) -> None:
     skipped = [*journal("b", 2)[:-3], ended("skipped")]
-    screen = screen_of(tmp_path / "runs", two_trials(), journal("a"), journal("b"), journal("a", 2), skipped)
-
-    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+    async with on(screen_of(tmp_path / "runs", two_trials(), journal("a"), journal("b"), journal("a", 2), skipped)) as (
+        app,
+        _,
+        _,
+    ):
         assert "ok, 3 of 4 repeats finished" in seen(app).splitlines()[0]
-
-    play(screen, tmp_path, scenario)

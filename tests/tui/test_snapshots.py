@@ -17,9 +17,6 @@ from textual.widgets import Input
 from ddptui.config.preset import Chinese
 from ddptui.host import machine
 from ddptui.store import presets
-from ddptui.store.outcomes import results_of
-from ddptui.store.runs import Run
-from ddptui.tui.screens.base import EndedRun
 from ddptui.tui.screens.curves import CurvesScreen
 from ddptui.tui.screens.primitives import PrimitivesScreen
 from ddptui.tui.screens.result import ResultScreen
@@ -28,7 +25,7 @@ from ddptui.tui.screens.runs import RunsScreen
 from tests.support.two_runs import run_with
 from tests.tui import primitive_recordings
 from tests.tui.opened import Opened, until
-from tests.tui.recordings import RECORDED, SampledAsItGoes, ToldAsItGoes, moment_s, playback
+from tests.tui.recordings import RECORDED, SampledAsItGoes, ToldAsItGoes, moment_s, over, playback
 from tests.tui.two_runs import compare_screen
 
 Snap = Callable[..., bool]
@@ -69,26 +66,11 @@ def failed() -> RunScreen:
     return RunScreen(told)
 
 
-def result() -> ResultScreen:
-    run = Run(RECORDED)
-    preset = run.preset()
-    return ResultScreen(run, preset, results_of(run, preset))
-
-
 def compare() -> Screen[None]:
     trials = {"one-process": (100, 104), "all_reduce": (200, 206), "ddp": (120, 122)}
     a = run_with(trials, run="20260101-120000-quickstart")
     b = run_with(trials | {"all_reduce": (260, 266), "ring": (1, 2)}, run="20260102-120000-quickstart")
     return compare_screen(a, b)
-
-
-def primitives() -> PrimitivesScreen:
-    return PrimitivesScreen(primitive_recordings.over())
-
-
-def curves() -> CurvesScreen:
-    of = result()
-    return CurvesScreen(EndedRun(of.run, of.preset, of.results))
 
 
 SCREENS: dict[str, tuple[Callable[[], Screen[None]] | None, list[str]]] = {  # with the keys that lead to what is shown
@@ -100,12 +82,12 @@ SCREENS: dict[str, tuple[Callable[[], Screen[None]] | None, list[str]]] = {  # w
     "help": (under_way, ["question_mark"]),
     "where": (where, ["7", "z"]),
     "failed": (failed, []),
-    "result": (result, ["down"]),
-    "differences": (result, ["f", "5", "down"]),
-    "columns": (result, ["c", "end"]),
-    "curves": (curves, []),
-    "primitives": (primitives, ["n", "n", "n", "space"]),
-    "measured": (primitives, ["3", "n", "space", "n", "n", "n"]),
+    "result": (lambda: ResultScreen(*over()), ["down"]),
+    "differences": (lambda: ResultScreen(*over()), ["f", "5", "down"]),
+    "columns": (lambda: ResultScreen(*over()), ["c", "end"]),
+    "curves": (lambda: CurvesScreen(over()), []),
+    "primitives": (lambda: PrimitivesScreen(primitive_recordings.over()), ["n", "n", "n", "space"]),
+    "measured": (lambda: PrimitivesScreen(primitive_recordings.over()), ["3", "n", "space", "n", "n", "n"]),
     "runs": (RunsScreen, []),
     "question": (RunsScreen, ["d"]),
     "compare": (compare, []),
@@ -144,7 +126,7 @@ def test_small(snap_compare: Snap, name: str) -> None:
 
 
 def test_chinese(snap_compare: Snap, in_chinese: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    of = result()
+    of = over()
     preset = replace(of.preset, zh=Chinese(title="rank 1 在反向传播中迟到时，谁在等谁？"))
     monkeypatch.setitem(SCREENS, "chinese", (lambda: ResultScreen(of.run, preset, of.results), ["down"]))
     assert pictured(snap_compare, "chinese", SMALL)

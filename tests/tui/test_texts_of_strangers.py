@@ -19,10 +19,10 @@ from ddptui.store.runs import JOURNAL, Run
 from ddptui.tui.door import without_control
 from ddptui.tui.screens.base import EndedRun
 from ddptui.tui.screens.lab import Lab
-from ddptui.tui.screens.primitives import PrimitivesScreen
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen
 from ddptui.tui.screens.runs import RunsScreen
+from ddptui.tui.widgets import texts
 from ddptui.tui.widgets.lists import PresetList
 from ddptui.tui.widgets.texts import About
 from ddptui.wire.messages import Hello, Ready
@@ -36,9 +36,7 @@ from tests.support.builders import (
     write_preset,
     write_run,
 )
-from tests.tui import primitive_recordings
-from tests.tui.opened import opened, seen, toasts, until
-from tests.tui.recordings import ToldAsItGoes
+from tests.tui.opened import on, opened, seen, shows, tick, toasts, until
 
 EVIL = "\x1b]0;PWN\x07\x1b[2J\x9b31m\u202e[/]"
 LINK = "[click](https://example.org) ![x](http://a/b) <b>html</b> <!-- [/] -->"
@@ -71,81 +69,59 @@ def lab(runs: Path) -> Screen[None]:
     return Lab()
 
 
-@pytest.mark.parametrize("screen", [result, runs_list, lab])
-def test_no_control_character_reaches_the_terminal(screen: Callable[[Path], Screen[None]], tmp_path: Path) -> None:
-    async def check() -> None:
-        runs = tmp_path / "runs"
-        async with opened(runs, screen(runs), (200, 50)) as (app, pilot):
-            await until(pilot, lambda: "PWN" in seen(app))
-            if screen is lab:
-                app.screen.query_one(PresetList).choose("evil")
-            app.complain(EVIL, EVIL)
-            await until(pilot, lambda: toasts(app))
-            await until(pilot, lambda: seen(app).count("PWN") > 1)
-            assert [char for char in seen(app) if not char.isprintable() and char != "\n"] == []
-            await pilot.press("question_mark")
-            await pilot.pause()
-            assert [char for char in seen(app) if not char.isprintable() and char != "\n"] == []
+def unprintable(app: App[Any]) -> list[str]:
+    return [char for char in seen(app) if not char.isprintable() and char != "\n"]
 
-    asyncio.run(check())
+
+@pytest.mark.parametrize("screen", [result, runs_list, lab])
+async def test_no_control_character_reaches_the_terminal(
+    screen: Callable[[Path], Screen[None]], tmp_path: Path
+) -> None:
+    runs = tmp_path / "runs"
+    async with opened(runs, screen(runs), (200, 50)) as (app, pilot):
+        await shows(pilot, "PWN")
+        if screen is lab:
+            app.screen.query_one(PresetList).choose("evil")
+        app.complain(EVIL, EVIL)
+        await until(pilot, lambda: toasts(app))
+        await until(pilot, lambda: seen(app).count("PWN") > 1)
+        assert unprintable(app) == []
+        await pilot.press("question_mark")
+        assert unprintable(app) == []
 
 
 @pytest.mark.parametrize("name", ["[/b]", EVIL])
-def test_a_trial_of_a_journal_is_no_markup(name: str, tmp_path: Path) -> None:
+async def test_a_trial_of_a_journal_is_no_markup(name: str, tmp_path: Path) -> None:
     preset = two_trials()
     starting = [message for message in journal("b") if isinstance(message, Launched | Hello | Ready)]
     run = write_run(tmp_path / "runs", preset, journal("a"), [*starting, ended("failed", "no step")])
     path = run.repeat_folder("a", 1) / JOURNAL
     path.write_text(path.read_text().replace('"trial":"a"', f'"trial":{json.dumps(name)}'))
-
-    async def check() -> None:
-        screen = RunScreen(Playback(run, preset))
-        async with opened(tmp_path, screen) as (app, pilot):
-            await pilot.press("space", "p", "full_stop")
-            screen.tick()
-            await pilot.press("n")  # to b, whose ranks are ready, but have made no step
-            screen.tick()
-            await pilot.pause()
-            assert f"previous trial: {''.join(filter(str.isprintable, name))}" in seen(app)
-            assert [char for char in seen(app) if not char.isprintable() and char != "\n"] == []
-
-    asyncio.run(check())
+    async with on(RunScreen(Playback(run, preset))) as (app, pilot, screen):
+        await pilot.press("space", "p", "full_stop")
+        screen.tick()
+        await pilot.press("n")  # to b, whose ranks are ready, but have made no step
+        await tick(pilot, screen)
+        assert f"previous trial: {''.join(filter(str.isprintable, name))}" in seen(app)
+        assert unprintable(app) == []
 
 
-def test_a_phase_of_a_run_is_no_markup(tmp_path: Path) -> None:
+async def test_a_phase_of_a_run_is_no_markup(tmp_path: Path) -> None:
     run = a_run(tmp_path / "runs")
     found = results_for(run.preset(), journal("a"))
     excess = ConfidenceInterval(estimate=1.0, low=1.0, high=1.0)
     culprit = Culprit(rank=0, phase="[/b]", share=1.0, wait_caused_s=1.0, excess_s=excess)
     assert found.trials[0].summary
     found.trials[0] = replace(found.trials[0], summary=replace(found.trials[0].summary, culprit=culprit))
-
-    async def check() -> None:
-        async with opened(tmp_path, ResultScreen(*EndedRun(run, run.preset(), found)), (200, 50)) as (app, pilot):
-            await until(pilot, lambda: "rank 0 is late, in [/b]" in seen(app))
-
-    asyncio.run(check())
+    async with opened(tmp_path, ResultScreen(*EndedRun(run, run.preset(), found)), (200, 50)) as (_, pilot):
+        await shows(pilot, "rank 0 is late, in [/b]")
 
 
-def test_a_preset_of_primitives_is_no_markup(tmp_path: Path) -> None:
-    feed = ToldAsItGoes(primitive_recordings.playback())
-    feed.preset = replace(feed.preset, name="[/b]")
-
-    async def check() -> None:
-        screen = PrimitivesScreen(feed)
-        async with opened(tmp_path, screen) as (app, pilot):
-            screen._end()
-            await until(pilot, lambda: toasts(app))
-            assert [(toast.message, toast.markup) for toast in app._notifications] == [("[/b]: interrupted", False)]
-
-    asyncio.run(check())
-
-
-@pytest.mark.parametrize("text", ["\x1b[2J a", "\u202ea", "👩\u200d💻 a", "\ta", EVIL])
-def test_a_text_keeps_its_width_without_what_is_not_printable(text: str) -> None:
-    drawn = without_control(text)
-    assert drawn.isprintable()
-    assert cell_len(drawn) == cell_len(text)
+def test_a_text_keeps_its_width_without_what_is_not_printable() -> None:
+    for text in ("\x1b[2J a", "\u202ea", "👩\u200d💻 a", "\ta", EVIL):
+        drawn = without_control(text)
+        assert drawn.isprintable()
+        assert cell_len(drawn) == cell_len(text)
 
 
 class WithText(App[None]):
@@ -158,17 +134,31 @@ class WithText(App[None]):
         self.opened_urls.append(url)
 
 
-def test_a_link_in_a_preset_opens_nothing() -> None:
-    async def check() -> None:
-        app: Any = WithText()
-        app.opened_urls = []
-        async with app.run_test(size=(80, 20)) as pilot:
-            app.query_one(About).show(EVIL, LINK)
-            await until(pilot, lambda: "click" in seen(app))
-            line = next(number for number, text in enumerate(seen(app).splitlines()) if "click" in text)
-            await pilot.click(offset=(seen(app).splitlines()[line].index("click") + 1, line))
-            await pilot.pause()
-            assert app.opened_urls == []
-            assert "<b>" not in seen(app)
+async def test_a_link_in_a_preset_opens_nothing() -> None:
+    app: Any = WithText()
+    app.opened_urls = []
+    async with app.run_test(size=(80, 20)) as pilot:
+        app.query_one(About).show(EVIL, LINK)
+        await shows(pilot, "click")
+        line = next(number for number, text in enumerate(seen(app).splitlines()) if "click" in text)
+        await pilot.click(offset=(seen(app).splitlines()[line].index("click") + 1, line))
+        assert app.opened_urls == []
+        assert "<b>" not in seen(app)
 
-    asyncio.run(check())
+
+LONG = "\n\n".join(f"Paragraph {number} with `code` in it." for number in range(8))
+
+
+async def test_the_next_text_may_come_at_any_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A layout that is broken off must leave no widget that never ends: the screen would wait for it."""
+    monkeypatch.setattr(texts, "REST_S", 0)
+    async with WithText().run_test(size=(80, 20)) as pilot:
+        about = pilot.app.query_one(About)
+        for turns in range(0, 30, 2):  # of the event loop, between two texts
+            about.show("long", LONG)
+            await until(pilot, lambda: "Paragraph 7" in seen(pilot.app))
+            about.show("long", LONG)
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            about.show("short", "The last text.")
+            await until(pilot, lambda: "The last text." in seen(pilot.app) and "Paragraph" not in seen(pilot.app))

@@ -1,6 +1,5 @@
 """The pane Where: on which lines the ranks work, and where each is when the user asks."""
 
-import asyncio
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -10,20 +9,16 @@ import pytest
 from ddptui.analysis.results import PlaceTime
 from ddptui.config.settings import KEYS
 from ddptui.host import source
-from ddptui.store.outcomes import results_of
-from ddptui.store.runs import Run
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen
 from ddptui.tui.widgets import where
-from ddptui.tui.widgets.comparison import Verdict
 from ddptui.tui.widgets.where import MOST_STACKS, Where
 from ddptui.wire.messages import Place, Stood
 from ddptui.wire.records import Message
-from tests.tui.opened import opened, seen
-from tests.tui.recordings import RECORDED, SampledAsItGoes, ToldAsItGoes, moment_s, playback
+from tests.tui.opened import on, opened, seen, shows, tick
+from tests.tui.recordings import SampledAsItGoes, ToldAsItGoes, moment_s, over, playback
 
 ASK = KEYS["stacks"].usual
-SIZES = [(80, 24), (120, 40), (200, 60)]
 INNER = Place("train.py", 28, "augment", True)
 CALLER = Place("train.py", 37, "main", True)
 TORCH = [Place("/torch/_tensor.py", line, "Tensor.backward", False) for line in (5, 6)]
@@ -44,11 +39,9 @@ async def shown(
     screen: RunScreen, *keys: str, size: tuple[int, int] = (120, 40), messages: Sequence[Message] = ()
 ) -> str:
     async with opened(Path("no-such-folder"), screen, size) as (app, pilot):
-        screen.tick()
         await pilot.press(*keys)
         screen.watched.add(messages)
-        screen.tick()
-        await pilot.pause()
+        await tick(pilot, screen)
         return seen(app)
 
 
@@ -62,9 +55,9 @@ def rows(text: str) -> Iterator[list[str]]:
     return (line.strip("│ ").split("  ") for line in of_pane if line.startswith("│"))
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_the_places_are_shown_the_most_costly_first(size: tuple[int, int]) -> None:
-    text = asyncio.run(shown(under_way(), "7", size=size))
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_the_places_are_shown_the_most_costly_first(size: tuple[int, int]) -> None:
+    text = await shown(under_way(), "7", size=size)
     header, first, *_ = [[cell.strip() for cell in row if cell.strip()] for row in rows(text)]
     assert header[:5] == ["where", "phase", "rank 0 ms", "rank 1 ms", "called by"]
     assert first[:2] == ["backward, train.py:20", "backward"]
@@ -73,42 +66,29 @@ def test_the_places_are_shown_the_most_costly_first(size: tuple[int, int]) -> No
     assert ("line 20 in train.py" in text) == (size[0] > 80)
 
 
-def test_what_was_sampled_before_is_shown_while_the_next_trial_starts() -> None:
-    text = asyncio.run(shown(under_way(step=0), "7"))
-    assert "previous trial: none" in text.partition("7 Where")[2]
-    assert "backward, train.py:20" in text
+async def test_without_a_sample_there_is_no_pane_until_a_key_asks_the_ranks() -> None:
+    async with on(under_way(ToldAsItGoes)) as (app, pilot, screen):
+        await pilot.press("7")
+        assert "7 Where" not in seen(app)
+        assert "─ 1 Ranks" in seen(app)
+        await pilot.press(ASK)
+        await shows(pilot, "asked: each rank answers")
+        assert screen.feed.controls is not None
+        assert [*screen.feed.controls.requests(screen.watched.live.launched_ns)] == [None]
 
 
-def test_without_a_sample_there_is_no_pane_until_the_ranks_are_asked() -> None:
-    screen = under_way(ToldAsItGoes)
-    text = asyncio.run(shown(screen, "7"))
-    assert "7 Where" not in text
-    assert "─ 1 Ranks" in text
-    assert "asked: each rank answers" in asyncio.run(shown(under_way(ToldAsItGoes), ASK))
-
-
-def test_a_key_asks_every_rank_and_shows_the_pane() -> None:
-    screen = under_way()
-    text = asyncio.run(shown(screen, ASK))
-    assert isinstance(screen.feed, ToldAsItGoes)
-    launched_ns = screen.watched.live.launched_ns
-    assert [*screen.feed.controls.requests(launched_ns)] == [None]
-    assert "asked: each rank answers" in text
-
-
-def test_a_replay_has_no_ranks_to_ask() -> None:
+async def test_a_replay_has_no_ranks_to_ask() -> None:
     told = playback()
     told.seek(moment_s(told, "late", 70))
     screen = RunScreen(told)
-    assert "where each rank is now" not in asyncio.run(shown(screen, ASK))
+    assert "where each rank is now" not in await shown(screen, ASK)
     assert screen.check_action("stacks", ()) is False
     assert under_way().check_action("stacks", ()) is True
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_stacks_are_shown_one_below_the_other(size: tuple[int, int]) -> None:
+async def test_stacks_are_shown_one_below_the_other() -> None:
     answers = [stood(0, [*TORCH, INNER, CALLER, *TORCH]), stood(1, [CALLER])]
-    text = asyncio.run(shown(under_way(), "7", "z", size=size, messages=answers))
+    text = await shown(under_way(), "7", "z", messages=answers)
     lines = [line.strip("│ ") for line in text.splitlines()]
     at = lines.index("Rank 0, 0 s ago")
     of_rank = [line.split("  ")[0] for line in lines[at + 1 : at + 6]]
@@ -125,58 +105,43 @@ def test_stacks_are_shown_one_below_the_other(size: tuple[int, int]) -> None:
     assert "where " in text.partition("Rank 1")[2]  # the table follows
 
 
-def test_the_same_stack_is_shown_once_and_who_has_not_answered_is_said() -> None:
+async def test_the_same_stack_is_shown_once_and_who_has_not_answered_is_said() -> None:
     answers = [stood(0, [INNER]), stood(1, [INNER])]
-    assert "Ranks 0 and 1, 0 s ago" in asyncio.run(shown(under_way(), "7", "z", messages=answers))
+    assert "Ranks 0 and 1, 0 s ago" in await shown(under_way(), "7", "z", messages=answers)
     again = [*answers, stood(1, [], asked=2)]
-    text = asyncio.run(shown(under_way(), "7", "z", messages=again))
+    text = await shown(under_way(), "7", "z", messages=again)
     assert "Rank 0: no answer yet" in text
     assert "Rank 1: its Python code is not known" in text
     assert "augment, train.py:28" not in text
 
 
-def test_how_old_a_stack_is() -> None:
-    screen = under_way()
-    now_ns = screen.feed.now_ns()
-    text = asyncio.run(shown(screen, "7", "z", messages=[stood(0, [INNER], at_ns=now_ns - int(3.5e9))]))
-    assert "Rank 0, 3 s ago" in text
+async def test_of_many_stacks_those_of_the_fewest_ranks_are_shown() -> None:
+    async with on(under_way(), (200, 60)) as (_, pilot, screen):
+        await pilot.press("7")
+        live = screen.watched.live
+        for rank in range(2, 64):
+            live.ranks[rank] = msgspec.structs.replace(live.ranks[0], rank=rank)
+        for rank in live.ranks:
+            live.stood[rank] = stood(rank, [Place("train.py", rank, "augment", True)] if rank > 20 else [CALLER])
+        found = where.standings_of(screen.watched, screen.feed.now_ns())
+        assert [each.ranks for each in found[:2]] == [[21], [22]]
+        assert found[-1].ranks == [*range(21)]
+        screen.tick()
+        text = str(screen.query_one(Where).query_one("Static").render())
+        assert text.count("s ago") == MOST_STACKS
+        assert f"and {len(found) - MOST_STACKS} more stacks" in text
 
 
-def test_of_many_stacks_those_of_the_fewest_ranks_are_shown() -> None:
-    screen = under_way()
-
-    async def check() -> None:
-        async with opened(Path("no-such-folder"), screen, (200, 60)) as (_, pilot):
-            screen.tick()
-            await pilot.press("7")
-            live = screen.watched.live
-            for rank in range(2, 64):
-                live.ranks[rank] = msgspec.structs.replace(live.ranks[0], rank=rank)
-            for rank in live.ranks:
-                live.stood[rank] = stood(rank, [Place("train.py", rank, "augment", True)] if rank > 20 else [CALLER])
-            found = where.standings_of(screen.watched, screen.feed.now_ns())
-            assert [each.ranks for each in found[:2]] == [[21], [22]]
-            assert found[-1].ranks == [*range(21)]
-            screen.tick()
-            text = str(screen.query_one(Where).query_one("Static").render())
-            assert text.count("s ago") == MOST_STACKS
-            assert f"and {len(found) - MOST_STACKS} more stacks" in text
-
-    asyncio.run(check())
-
-
-def test_real_sources_are_read_for_this_host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_real_sources_are_read_for_this_host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(where, "source_line", source.source_line)
-    text = asyncio.run(shown(under_way(), "7"))
+    text = await shown(under_way(), "7")
     assert "backward, train.py:20" in text
     assert "source" not in text.partition("7 Where")[2]
 
 
 def sampled_result() -> ResultScreen:
     """Its second trial has places."""
-    run = Run(RECORDED)
-    preset = run.preset()
-    results = results_of(run, preset)
+    run, preset, results = over()
     place = PlaceTime(
         phase="data", place="augment, a.py:7", by="collate, a.py:9", file="a.py", line=7, last=7, ms={0: 0.5, 1: 12.5}
     )
@@ -186,41 +151,19 @@ def sampled_result() -> ResultScreen:
     return ResultScreen(run, preset, msgspec.structs.replace(results, trials=trials))
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_a_result_has_the_places_of_the_chosen_trial(size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_a_result_has_the_places_of_its_trial(size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(where, "source_line", lambda *_: "long line " * 30)
-    screen = sampled_result()
-
-    async def check() -> None:
-        async with opened(Path("no-such-folder"), screen, size) as (app, pilot):
-            await pilot.press("p", "6")
-            await pilot.pause()
-            assert screen.panes.chosen == "table"  # the first trial has no places
-            await pilot.press("4", "n")
-            await pilot.pause()
-            assert "augment, a.py:7" not in seen(app)
-            await pilot.press("6")
-            await pilot.pause()
-            text = seen(app)
-            assert "augment, a.py:7" in text
-            assert "12.50" in text
-            assert ("long line" in text) == (size[0] > 80)
-            _, *lines = text.rpartition("6 Where in")[2].splitlines()
-            of_table = [line.strip("│ ")[:7] for line in lines if line.startswith("│")]
-            assert {*of_table} == {"where  ", "augment"}  # no line is wrapped
-
-    asyncio.run(check())
-
-
-def test_a_pane_that_is_shown_after_another_was_scrolled_is_filled() -> None:
-    screen = sampled_result()
-
-    async def check() -> None:
-        async with opened(Path("no-such-folder"), screen, (80, 24)) as (app, pilot):
-            await pilot.press("3", *["down"] * 7)
-            assert screen.query_one(Verdict).scroll_offset.y > 0
-            await pilot.press("6")
-            await pilot.pause()
-            assert "12.50" in seen(app)
-
-    asyncio.run(check())
+    async with on(sampled_result(), size) as (app, pilot, screen):
+        await pilot.press("p", "6")
+        assert screen.panes.chosen == "table"  # the first trial has no places
+        await pilot.press("4", "n")
+        assert "augment, a.py:7" not in seen(app)
+        await pilot.press("6")
+        text = seen(app)
+        assert "augment, a.py:7" in text
+        assert "12.50" in text
+        assert ("long line" in text) == (size[0] > 80)
+        _, *lines = text.rpartition("6 Where in")[2].splitlines()
+        of_table = [line.strip("│ ")[:7] for line in lines if line.startswith("│")]
+        assert {*of_table} == {"where  ", "augment"}  # no line is wrapped
