@@ -2,7 +2,6 @@
 
 import gc
 import random
-import sys
 import threading
 
 import pytest
@@ -10,7 +9,7 @@ import torch
 
 from ddptui.text.units import DRIFT_PPM
 from ddptui.wire.messages import Step, Tied
-from tests.support.simulated_gpu import START_NS, Event, Gpu, Stream, simulated, true_ns
+from tests.support.simulated_gpu import Event, Gpu, Stream, simulated, true_ns
 from workers.instruments import cuda_clock as module
 from workers.instruments.clock import Accuracy, Clock
 from workers.instruments.cuda_clock import (
@@ -89,19 +88,6 @@ def test_for_an_hour_times_are_within_what_is_said_of_them(
     assert len(worst.said) < 20
 
 
-def test_with_one_tie_alone_they_would_be_far_off(gpu: Gpu, clock: CudaClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock._due_ns = 2**62
-    worst = train(gpu, clock, 3600)
-    assert worst.off_ns == pytest.approx(3600 * S * 60e-6, rel=0.01)
-    assert worst.beyond_ns <= 0  # and it would be said so
-
-
-def test_an_oscillator_beyond_the_bound_would_be_told_wrong(gpu: Gpu, clock: CudaClock) -> None:
-    """The red case of the first test."""
-    gpu.wobble_ppm = 1_000 * WOBBLE_PPM
-    assert train(gpu, clock, 10).beyond_ns > 0
-
-
 def test_while_no_tie_succeeds_times_go_on_at_the_pace_of_before(
     gpu: Gpu, clock: CudaClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,24 +131,6 @@ def test_a_moment_keeps_its_time_and_order_when_the_next_tie_is_made(gpu: Gpu, c
     assert told + rest == sorted(told + rest)
 
 
-@pytest.mark.parametrize("ahead", [0, 4, 20])
-def test_a_host_that_runs_ahead_makes_them_no_worse_than_is_said(gpu: Gpu, clock: CudaClock, ahead: int) -> None:
-    worst = train(gpu, clock, 120, ahead=ahead)
-    assert worst.beyond_ns <= 0
-    assert len(worst.said) < 20
-
-
-def test_an_event_is_used_again_once_its_mark_is_gone_without_any_code_that_a_signal_could_interrupt(
-    clock: CudaClock,
-) -> None:
-    mark, called = clock.now(), list[str]()
-    event = mark.event
-    sys.setprofile(lambda frame, event, _: called.append(frame.f_code.co_name) if event == "call" else None)
-    del mark
-    sys.setprofile(None)
-    assert (called, clock.now().event) == ([], event)
-
-
 def test_a_busy_device_does_not_hold_the_thread_and_the_tie_before_stays(gpu: Gpu, clock: CudaClock) -> None:
     tie, mark = clock._tie, clock.now()
     gpu.pass_(TIE_EVERY_NS)
@@ -178,19 +146,6 @@ def test_a_busy_device_does_not_hold_the_thread_and_the_tie_before_stays(gpu: Gp
     assert clock._tie is not tie
 
 
-def test_a_device_that_comes_late_is_tied_no_worse_than_the_naps_between_two_looks(gpu: Gpu, clock: CudaClock) -> None:
-    """As where another process has the GPU for the next 2 ms."""
-    gpu.pass_(S)
-    gpu.launch_ns = 2 * MS
-    mark = clock.now()
-    gpu.pass_(3 * MS)
-    tie = clock._tie
-    assert clock.resolve([mark]) is not None
-    assert clock._tie is not tie
-    assert clock._tie.error_ns < 20_000
-    assert abs(clock._tie.at_ns - clock._tie.event.over_ns) <= clock._tie.error_ns  # type: ignore[attr-defined]
-
-
 def test_two_processes_that_share_the_gpu_are_tied_nevertheless(gpu: Gpu, clock: CudaClock) -> None:
     """Each has it for 2 ms: a tie waits for its turn, and the device's work takes twice as long."""
     gpu.slice_ns = 2 * MS
@@ -202,21 +157,6 @@ def test_two_processes_that_share_the_gpu_are_tied_nevertheless(gpu: Gpu, clock:
         ties.append(clock._tie)
     assert len({id(tie) for tie in ties}) == len(ties), "for six seconds no tie has succeeded"
     assert max(tie.error_ns for tie in ties[1:]) < 20_000
-
-
-@pytest.mark.parametrize(("patience_ns", "made"), [(PATIENCE_NS, 5), (SPIN_NS, 0)])
-def test_a_tie_needs_patience_where_another_process_always_has_its_turn_first(
-    patience_ns: int, made: int, gpu: Gpu, clock: CudaClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "PATIENCE_NS", patience_ns)
-    gpu.slice_ns = 2 * MS
-    ties = {id(clock._tie): clock._tie}
-    for look in range(1, 6):
-        mark = clock.now()
-        gpu.now_ns = START_NS + look * S  # where the other one's turn begins
-        clock.resolve([mark])
-        ties[id(clock._tie)] = clock._tie
-    assert len(ties) - 1 == made
 
 
 def test_it_ties_no_more_often_than_it_should_and_for_no_longer(gpu: Gpu, clock: CudaClock) -> None:
@@ -243,19 +183,6 @@ def test_a_tie_that_is_worse_than_the_one_before_with_its_drift_is_not_taken(
     gpu.pass_(S)  # by then it is better than nothing
     clock.resolve([mark])
     assert clock._tie is not tie
-
-
-def test_within_a_list_marks_stay_in_the_devices_order_though_a_tie_came_between(gpu: Gpu, clock: CudaClock) -> None:
-    first = clock.now()
-    gpu.pass_(1.5 * TIE_EVERY_NS)
-    gpu.main.push(S)
-    before = clock.now()
-    assert clock.resolve([first]) is not None
-    after = clock.now()
-    gpu.pass_(2 * S)
-    times = clock.resolve([before, after])
-    assert times is not None
-    assert times == sorted(times)
 
 
 def test_a_mark_that_was_never_read_makes_no_later_time_false(gpu: Gpu, clock: CudaClock) -> None:
@@ -491,14 +418,3 @@ def test_how_exact_times_are_is_told_before_the_step_that_it_holds_for_and_once(
     assert isinstance(step, Step)
     assert (tied.rank, tied.at_ns) == (3, step.begin_ns)
     assert [type(message) for message in progress.messages(second, clock) or []] == [Step]
-
-
-def test_a_loss_is_read_once_a_step(clock: CudaClock, gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[torch.Tensor] = []
-    monkeypatch.setattr(clock, "read", lambda tensor: read.append(tensor) or 0.5)
-    progress = Progress(0, 0, Reporter(0))
-    marks = [mark(clock, number) for number in (0, 1)]
-    gpu.pass_(MS)
-    for each in marks:
-        progress.messages(each, clock)
-    assert [id(tensor) for tensor in read] == [id(each.loss) for each in marks]

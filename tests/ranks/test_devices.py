@@ -142,13 +142,6 @@ def test_who_wants_gpus_is_told_how_many_are_missing(driver: Any, gpus: int, tri
     assert str(raised.value) == error
 
 
-def test_a_rank_alone_is_not_told_to_take_fewer(driver: Any) -> None:
-    driver(1)
-    with pytest.raises(RuntimeError) as raised:
-        choose_device(Trial(device="cuda", gpus_per_rank=2), 0, range(1))
-    assert str(raised.value) == "device = 'cuda' needs 2 GPUs a rank: 1 rank here, 1 GPU; device = 'cpu'"
-
-
 @pytest.mark.parametrize("visible", ["", "-1"])
 def test_what_hides_every_gpu_is_named(driver: Any, monkeypatch: pytest.MonkeyPatch, visible: str) -> None:
     driver(0, failing(RuntimeError("No CUDA GPUs are available")))
@@ -351,14 +344,6 @@ def test_each_replica_introduces_itself_with_its_own_device(
         own = device if device.type == "cpu" else torch.device("cuda", rank)
         assert (monitor.device, monitor.clock) == (own, f"the clock of {own}")
         assert monitor.reporter.meter.memory() == (own, own)
-
-
-def test_a_hello_has_the_reasons() -> None:
-    words = hello(Trial(), 1, DeviceChoice(CPU, "1 GPU for 2 ranks"), threads=1)
-    assert (words.device_why, words.backend, words.backend_why) == (
-        "1 GPU for 2 ranks", "gloo", "the ranks are on the CPU",
-    )  # fmt: skip
-    assert hello(Trial(launch="dp"), 1, DeviceChoice(CPU), threads=1).backend is None
 
 
 @pytest.mark.parametrize("trial", [Trial(device="cuda"), Trial(device="cpu", backend="nccl")])

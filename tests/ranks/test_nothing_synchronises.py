@@ -321,30 +321,6 @@ def test_on_the_cpu_nothing_is_read_either_and_every_step_is_told(
     assert [message.step for message in ear.steps()] == list(range(STEPS))
 
 
-@pytest.mark.usefixtures("alone")
-def test_what_powersgd_draws_on_the_cpu_it_draws_before_a_gpu_is_watched(
-    loop: Loop, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    drawn: list[int] = []  # how often, by the step
-    randn = torch.randn
-
-    def counted(*shape: int, **options: Any) -> Tensor:
-        drawn[-1] += 1
-        return randn(*shape, **options)
-
-    def next_step(trial: Trial, tensors: Any, device: torch.device) -> Any:
-        drawn.append(0)
-        return on_device(trial, tensors, device)
-
-    on_device = module.on_device
-    monkeypatch.setattr(torch, "randn", counted)
-    monkeypatch.setattr(module, "on_device", next_step)
-    loop(trial_of("ddp_powersgd", world_size=1), CPU)
-    assert len(drawn) == STEPS
-    assert sum(drawn[:AGREE_FIRST]) > 0
-    assert not any(drawn[AGREE_FIRST:])
-
-
 # What must turn it red
 
 
@@ -357,63 +333,3 @@ def in_the_loop(monkeypatch: pytest.MonkeyPatch, what: Callable[[Tensor], object
         return mean(total, labels)
 
     monkeypatch.setattr(module, "mean_loss", does)
-
-
-@pytest.mark.usefixtures("made_up")
-def test_a_value_read_in_the_loop_is_noticed(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
-    in_the_loop(monkeypatch, lambda loss: loss.item())
-    watched, _ = loop(trial_of("all_reduce"), CPU)
-    assert watched.waits == ["aten._local_scalar_dense.default"] * STEPS
-
-
-@COLLECTIVES_OF_META
-@pytest.mark.usefixtures("made_up")
-def test_of_a_device_without_memory_it_fails(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
-    refused: list[str] = []
-
-    def reads(loss: Tensor) -> None:
-        with pytest.raises(RuntimeError, match="meta tensors") as caught:
-            loss.item()
-        refused.append(str(caught.value))
-
-    in_the_loop(monkeypatch, reads)
-    loop(trial_of("all_reduce"))
-    assert len(refused) == STEPS
-
-
-@COLLECTIVES_OF_META
-@pytest.mark.usefixtures("made_up")
-@pytest.mark.parametrize(
-    "wait",
-    [
-        lambda _: torch.cuda.synchronize(),
-        lambda _: torch.cuda.current_stream().synchronize(),
-        lambda _: torch.cuda.Event(enable_timing=True).synchronize(),
-    ],
-    ids=["device", "stream", "event"],
-)
-def test_a_synchronize_in_the_loop_is_counted(
-    wait: Callable[[Tensor], None], gpu: Gpu, loop: Loop, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    in_the_loop(monkeypatch, wait)
-    loop(trial_of("all_reduce"))
-    assert gpu.synchronised == STEPS
-
-
-@pytest.mark.parametrize(
-    ("copy", "waits"),
-    [
-        (lambda: torch.ones(2).to("meta"), True),
-        (lambda: torch.ones(2).to("meta", non_blocking=True), False),
-        (lambda: torch.ones(2, device="meta").copy_(torch.ones(2)), True),
-        (lambda: torch.ones(2, device="meta").copy_(torch.ones(2), non_blocking=True), False),
-        (lambda: torch.ones(2).to(torch.float64), False),
-        (lambda: torch.ones(2)[[0, 1]], False),
-        (lambda: torch.ones(2, device="meta")[[0, 1]], True),
-        (lambda: torch.ones(2, device="meta")[torch.tensor([0, 1])], True),
-    ],
-)
-def test_a_copy_for_which_the_host_waits_is_noticed(copy: Callable[[], Tensor], waits: bool) -> None:
-    with Watched(META, Gpu()) as watched:
-        copy()
-    assert bool(watched.waits) == waits

@@ -14,7 +14,7 @@ from tests.support.simulated_gpu import Gpu, Work
 from workers.instruments import hooks
 from workers.instruments import tap as module
 from workers.instruments.cuda_clock import CudaClock
-from workers.instruments.gpu import NCCL2, STOCK_NCCL
+from workers.instruments.gpu import ANOTHER, NCCL2, STOCK_NCCL
 from workers.instruments.records import Call, PhaseTimer, StepRecord
 from workers.instruments.tap import Tap, is_called_by_torch
 from workers.rank.group import leave_group
@@ -75,20 +75,6 @@ def test_the_tap_leaves_the_overlap_as_it_is(gpu: Gpu, clock: CudaClock, tap: Ta
         assert taken_ns == pytest.approx(BUCKETS * BACKWARD_NS + TRANSFER_NS, abs=MS / 10)
 
 
-@pytest.mark.parametrize(("is_nccl2", "hidden"), [(True, 0), (False, BUCKETS - 1)])
-def test_a_tap_that_asked_for_futures_would_take_it_away_under_nccl2(
-    gpu: Gpu, tap: Tap, clock: CudaClock, is_nccl2: bool, hidden: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The red case of the test above."""
-
-    gpu.is_nccl2 = is_nccl2
-    monkeypatch.setattr(module, "NCCL2", "")  # taken for the stock one
-    monkeypatch.setattr(module, "STOCK_NCCL", STOCK_NCCL if not is_nccl2 else NCCL2)
-    taken_ns, _, _ = step(gpu, clock, tap)
-    exposed_ns = BUCKETS * TRANSFER_NS - hidden * TRANSFER_NS
-    assert taken_ns == pytest.approx(BUCKETS * BACKWARD_NS + exposed_ns, abs=MS / 10)
-
-
 @pytest.mark.parametrize("is_nccl2", [True, False])
 def test_the_end_of_every_bucket_is_marked_when_nccl_is_done_with_it_the_last_one_too(
     gpu: Gpu, clock: CudaClock, tap: Tap, is_nccl2: bool
@@ -100,6 +86,21 @@ def test_the_end_of_every_bucket_is_marked_when_nccl_is_done_with_it_the_last_on
             assert call.notified.event.over_ns == pytest.approx(work.end_ns, abs=MS / 10)
         # By then the loop has only just begun to wait: torch DDP copies its buckets before it is back.
         assert calls[-1].ended.event.over_ns >= calls[-1].notified.event.over_ns
+
+
+def test_the_end_of_a_bucket_that_the_host_sends_is_when_the_host_says_so(gpu: Gpu, clock: CudaClock, tap: Tap) -> None:
+    """What is marked on a stream in a thread of gloo's would lie behind all of backward."""
+    gpu.is_nccl2 = False
+    timer = PhaseTimer(clock)
+    tap.begin(timer)
+    timer.end("forward")
+    gpu.main.push(BACKWARD_NS)
+    call, work = tap.before("all_reduce", 4, None, (), ANOTHER), Work(gpu, TRANSFER_NS)
+    assert call is not None
+    tap.issued(call, work, background=True)  # type: ignore[arg-type]
+    assert call.notified.event.over_ns == pytest.approx(gpu.now_ns, abs=MS / 10)
+    assert call.awaited is None, "the tap's own wait was taken for the loop's"
+    tap.end()
 
 
 class Bucket:
