@@ -50,11 +50,6 @@ def test_batches_are_counted_by_samplers_of_torch(loader: "DataLoader[Any]", bat
     assert batches_of(iter(loader)) == batches
 
 
-def test_batches_of_what_is_no_loader_are_not_counted() -> None:
-    assert batches_of(None) is None
-    assert batches_of(iter([1])) is None
-
-
 @pytest.mark.parametrize(
     ("batch", "samples"),
     [

@@ -1,6 +1,5 @@
 """The clock of a GPU, which is simulated: its times are within what is said of them, for hours, and nobody waits."""
 
-import gc
 import random
 import threading
 
@@ -20,9 +19,8 @@ from workers.instruments.cuda_clock import (
     WOBBLE_PPM,
     CudaClock,
     Mark,
-    Tie,
 )
-from workers.instruments.progress import Progress, clock_accuracy
+from workers.instruments.progress import Progress
 from workers.instruments.records import PhaseTimer
 from workers.instruments.records import StepRecord as StepMark
 from workers.instruments.reporter import Reporter
@@ -99,7 +97,7 @@ def test_while_no_tie_succeeds_times_go_on_at_the_pace_of_before(
     assert worst.said == [] or worst.said[-1].error_ns < 150_000
 
 
-@pytest.mark.parametrize("change", [-150, -90, 40, 90, 300])  # ppm, as where the host's clock is slewed
+@pytest.mark.parametrize("change", [-90, 300])  # ppm, as where the host's clock is slewed
 def test_another_pace_is_noticed_and_measured_anew(gpu: Gpu, clock: CudaClock, change: int) -> None:
     train(gpu, clock, 30)
     assert clock._tie.pace.ns == pytest.approx(1 - 60e-6, abs=3e-6)
@@ -108,27 +106,6 @@ def test_another_pace_is_noticed_and_measured_anew(gpu: Gpu, clock: CudaClock, c
     gpu.device_ns = lambda ns: before(ns) + max(0.0, ns - since_ns) * change / 1e6  # type: ignore[method-assign]
     train(gpu, clock, 30)
     assert clock._tie.pace.ns == pytest.approx(1 - (60 + change) / 1e6, abs=3e-6)
-
-
-def test_a_moment_keeps_its_time_and_order_when_the_next_tie_is_made(gpu: Gpu, clock: CudaClock) -> None:
-    """Else a step might begin before the end of the one before it, and be left out."""
-    early: list[Mark] = []
-    for _ in range(40):
-        early.append(clock.now())
-        gpu.pass_(5 * MS)
-    clock._due_ns = 2**62  # none is made meanwhile
-    told = clock.resolve(early)
-    assert told is not None
-    late = []
-    for _ in range(40):
-        late.append(clock.now())
-        gpu.pass_(5 * MS)
-    clock._due_ns = 0
-    rest = clock.resolve(late)
-    assert clock._tie is not late[0].tie
-    assert rest is not None
-    assert told == clock.resolve(early)
-    assert told + rest == sorted(told + rest)
 
 
 def test_a_busy_device_does_not_hold_the_thread_and_the_tie_before_stays(gpu: Gpu, clock: CudaClock) -> None:
@@ -185,18 +162,6 @@ def test_a_tie_that_is_worse_than_the_one_before_with_its_drift_is_not_taken(
     assert clock._tie is not tie
 
 
-def test_a_mark_that_was_never_read_makes_no_later_time_false(gpu: Gpu, clock: CudaClock) -> None:
-    """As that of a call that nobody waits for."""
-    old = clock.now()
-    worst = train(gpu, clock, 600)
-    new = clock.now()
-    gpu.pass_(S)
-    times = clock.resolve([old, new])
-    assert times is not None
-    said_ns = (clock.accuracy_change() or worst.said[-1]).error_ns
-    assert abs(times[1] - true_ns([new])[0]) < said_ns
-
-
 def test_marks_of_a_stream_keep_their_order_whatever_ties_they_are_measured_by(gpu: Gpu, clock: CudaClock) -> None:
     """Else a phase between them would end before it begins."""
     for _ in range(2_000):
@@ -210,13 +175,6 @@ def test_marks_of_a_stream_keep_their_order_whatever_ties_they_are_measured_by(g
         times = clock.resolve([late, early])
         assert times is not None
         assert times[1] <= times[0]
-
-
-def test_ties_are_gone_with_the_marks_that_were_measured_by_them(gpu: Gpu, clock: CudaClock) -> None:
-    train(gpu, clock, 60)
-    clock._anchor = clock._next_anchor = clock._tie
-    gc.collect()
-    assert sum(isinstance(thing, Tie) for thing in gc.get_objects()) < 10
 
 
 def test_a_signal_handler_may_mark_while_a_mark_is_taken(
@@ -282,32 +240,6 @@ def test_the_hosts_moment_is_marked_whatever_the_device_has_to_do(gpu: Gpu, cloc
     assert times[0] == pytest.approx(begin_ns, abs=100_000)
 
 
-def test_of_a_mark_in_several_places_the_device_is_asked_once(
-    gpu: Gpu, clock: CudaClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked, timed = [], []
-    query = Event.query
-
-    def asks(event: Event) -> bool:
-        asked.append(event)
-        return query(event)
-
-    def times_it(event: Event, later: Event) -> float:
-        timed.append(later)
-        return (later.over_ns or 0) / MS - (event.over_ns or 0) / MS
-
-    first, last = clock.now(), clock.now()
-    gpu.pass_(MS)
-    monkeypatch.setattr(Event, "query", asks)
-    monkeypatch.setattr(Event, "elapsed_time", times_it)
-    times = clock.resolve([first, first, last, first, last])
-    assert asked == [last.event]  # its stream reaches it last
-    assert timed == [first.event, last.event]
-    assert times is not None
-    assert times[0] < times[2]
-    assert times == [times[0], times[0], times[2], times[0], times[2]]
-
-
 def test_lengths_do_not_suffer_from_the_way_to_a_tie(gpu: Gpu, clock: CudaClock) -> None:
     """A time that is an hour from its tie comes in steps of 0.25 ms: a float32 of milliseconds."""
     clock._due_ns = 2**62
@@ -332,24 +264,6 @@ def test_an_event_is_taken_again_once_nobody_has_its_mark(gpu: Gpu, clock: CudaC
     assert third.event is events[0]
     assert fourth.event not in events
     assert clock.resolve([second]) == times
-
-
-def test_the_end_of_what_goes_on_elsewhere_is_marked_and_the_caller_waits_for_nothing(
-    gpu: Gpu, clock: CudaClock
-) -> None:
-    waiting: list[Stream] = []
-
-    def wait() -> None:
-        waiting.append(gpu.current_stream())
-        gpu.current_stream().push(S)  # until NCCL is done
-
-    end, own = clock.after(wait), clock.now()
-    gpu.pass_(MS)
-    assert waiting != [gpu.main]
-    assert clock.reached(own)
-    assert not clock.reached(end)
-    gpu.pass_(S)
-    assert clock.reached(end)
 
 
 def test_a_value_is_read_on_a_stream_of_its_own_and_waits_for_no_other(gpu: Gpu, clock: CudaClock) -> None:
@@ -382,17 +296,6 @@ def test_a_device_that_does_not_answer_at_all_is_refused(gpu: Gpu, monkeypatch: 
     monkeypatch.setattr(module, "FIRST_PATIENCE_NS", MS)
     with pytest.raises(RuntimeError, match="cuda:0 did not answer within"):
         simulated(monkeypatch, gpu)
-
-
-def test_the_hosts_own_clock_is_there_at_once_and_never_said_anything_of() -> None:
-    clock = Clock()
-    marks = [clock.now(), clock.now()]
-    assert clock.resolve(marks) == marks
-    assert marks[0] <= marks[1] <= clock.at_once()
-    assert clock.reached(marks[-1])
-    assert clock.read(torch.tensor(1.5)) == 1.5
-    assert clock.accuracy_change() is None
-    assert clock_accuracy(0, clock) == []
 
 
 # What is told of it

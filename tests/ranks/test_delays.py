@@ -35,16 +35,8 @@ def test_each_site_fires_once_a_step(at: str) -> None:
     assert walk(delays(at=at), 3) == [0, 1, 2]
 
 
-def test_other_ranks_are_left_alone() -> None:
-    assert walk(delays(rank=0), 3) == []
-
-
 def test_every_and_bounds() -> None:
     assert walk(delays(every=3, from_step=2, to_step=8), 12) == [2, 5, 8]
-
-
-def test_per_call_fires_before_each_collective() -> None:
-    assert walk(delays(at="aggregate", per="call"), 2, collectives=3) == [0, 0, 0, 1, 1, 1]
 
 
 def test_outside_the_steps_no_collective_is_delayed() -> None:

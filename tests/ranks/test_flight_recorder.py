@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +19,7 @@ from ddptui.host.folders import module_folders
 from ddptui.wire.connection import LOGS, flight_record
 from workers.instruments import flight_recorder as module
 from workers.instruments.flight_recorder import OF_NCCL, OF_OTHERS, backend_names, bounded, keep, recorded
-from workers.instruments.reporter import STAYS_S, end_process
+from workers.instruments.reporter import end_process
 from workers.rank.group import leave_group
 
 C10D: Any = torch._C._distributed_c10d
@@ -100,12 +99,6 @@ def test_the_backends_own_recorder_is_asked_first(
     assert record.get("entries") == (names and [{"profiling_name": name} for name in names])
 
 
-def test_a_torch_with_a_recorder_for_each_backend_is_told_which(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(C10D, OF_NCCL, raising=False)
-    monkeypatch.setattr(C10D, OF_OTHERS, lambda backend="gloo": record_of(f"{backend}:all_reduce"), raising=False)
-    assert recorded(["nccl"])["entries"] == [{"profiling_name": "nccl:all_reduce"}]
-
-
 def only_nccl2(backend: str = "gloo") -> bytes:
     """Stands for torch's after 2.14, as its FlightRecorderHookDefaultNcclTest has it."""
     return record_of("nccl2:all_reduce") if backend == "nccl2" else EMPTY
@@ -146,22 +139,6 @@ def test_a_backend_may_have_another_name_than_its_group(wrapped: bool, monkeypat
     monkeypatch.setattr(dist, "group", SimpleNamespace(WORLD=GroupOfNccl2(wrapped)))
     monkeypatch.setattr(dist, "get_backend", lambda: "nccl")
     assert backend_names() == ["nccl2", "nccl"]
-
-
-@pytest.mark.usefixtures("alone")
-def test_that_of_gloo_has_the_same() -> None:
-    assert backend_names() == ["gloo"]
-
-
-@pytest.mark.usefixtures("alone")
-def test_a_rank_leaves_the_record_that_its_backend_has_by_its_own_name(
-    logs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(C10D, OF_NCCL, lambda: EMPTY, raising=False)
-    monkeypatch.setattr(C10D, OF_OTHERS, only_nccl2, raising=False)
-    monkeypatch.setattr(module, "backend_of", lambda device: SimpleNamespace(name=lambda: "nccl2"))
-    keep(RANK)
-    assert kept(logs) == [flight_record(RANK)]
 
 
 def test_of_a_long_record_the_last_collectives_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,27 +203,4 @@ def test_the_log_says_first_where_the_rank_was(
     [before] = said
     assert before.startswith("stopped; meanwhile the rank was here:\n")
     assert "end_process" in before
-    assert killed == [signal.SIGTERM]
-
-
-def test_a_rank_that_is_stopped_leaves_the_others_time_to_write(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its end would be theirs: launchers send the other ranks SIGTERM."""
-    killed: list[float] = []
-    monkeypatch.setattr(os, "kill", lambda *_: killed.append(time.monotonic()))
-    began = time.monotonic()
-    end_process("stopped", list)
-    assert killed[0] - began >= STAYS_S
-
-
-def no_thread(self: threading.Thread) -> None:
-    raise RuntimeError("can't start new thread")
-
-
-@pytest.mark.usefixtures("alone", "logs")
-def test_a_rank_that_can_start_no_thread_ends_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    killed: list[int] = []
-    monkeypatch.setattr(os, "kill", lambda _, number: killed.append(number))
-    monkeypatch.setattr(threading.Thread, "start", no_thread)
-    with pytest.raises(RuntimeError, match="can't start new thread"):
-        end_process("stopped", lambda: keep(RANK))
     assert killed == [signal.SIGTERM]

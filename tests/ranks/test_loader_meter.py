@@ -55,7 +55,3 @@ def test_other_children_are_no_workers() -> None:
     finally:
         os.kill(child, 9)
         os.waitpid(child, 0)
-
-
-def test_of_a_process_that_has_ended_none_are_found() -> None:
-    assert LoaderMeter(2**22 + 1).read() == ()

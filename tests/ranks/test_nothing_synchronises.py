@@ -263,7 +263,6 @@ def check(gpu: Gpu, watched: Watched, ear: Ear) -> None:
 
 # Where gradients are sent as they come, ranks agree on an order after the first backward, and read it; torch's DDP does
 # so, too, and compares values when it is made. PowerSGD compresses from the third step on, and draws there.
-AGREE_FIRST = 3  # steps
 ON_META = [name for name, facts in STRATEGIES.items() if not (facts.buckets or facts.is_ddp)]
 OPTIONS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -286,12 +285,6 @@ def test_of_a_device_without_memory_nothing_is_read(strategy: str, gpu: Gpu, loo
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_nor_with_any_option(options: dict[str, Any], gpu: Gpu, loop: Loop) -> None:
     check(gpu, *loop(trial_of("all_reduce", **options)))
-
-
-@COLLECTIVES_OF_META
-@pytest.mark.usefixtures("made_up")
-def test_nor_where_the_samples_are_on_the_device(gpu: Gpu, loop: Loop) -> None:
-    check(gpu, *loop(trial_of("all_reduce"), data=META))
 
 
 @pytest.mark.usefixtures("made_up")

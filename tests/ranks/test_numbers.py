@@ -42,14 +42,6 @@ def test_another_ranks_numbers_are_others_and_another_seeds_too() -> None:
         assert wrong_elements(other, numbers.of(0, 1000), ranks=2) > 900
 
 
-@pytest.mark.parametrize("op", ["sum", "product"])
-@pytest.mark.parametrize("count", [0, 1, 17, PERIOD - 1])
-def test_the_first_numbers_are_the_same_however_many_follow(op: ReduceOpName, count: int) -> None:
-    numbers = Scrambled(7, op)
-    assert torch.equal(numbers.of(2, count), numbers.of(2, 2 * PERIOD)[:count])
-    assert torch.equal(numbers.reduced(op, 3, count), numbers.reduced(op, 3, 2 * PERIOD)[:count])
-
-
 @pytest.mark.parametrize("op", REDUCE_OPS)
 def test_what_recurs_is_what_adding_up_everything_comes_to(op: ReduceOpName) -> None:
     count, ranks = 2 * PERIOD + 5, 4

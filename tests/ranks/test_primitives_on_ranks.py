@@ -118,7 +118,7 @@ class World(NamedTuple):
     pipelined: list[list[list[int]]]  # of each rank, what is wrong, and what would be if calls shared their buffers
 
 
-@pytest.fixture(scope="module", params=[2, 3, 4])
+@pytest.fixture(scope="module", params=[3, pytest.param(4, marks=pytest.mark.rare)])
 def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> World:
     folder = tmp_path_factory.mktemp(f"primitives-{request.param}")
     run_ranks(run_rank, (request.param, str(folder)), request.param)

@@ -19,7 +19,7 @@ from workers.instruments.records import StepRecord
 from workers.instruments.reporter import Reporter
 from workers.rank.faults import EXIT_CODE, Faults
 from workers.rank.process import Rank
-from workers.train import after_loop, train
+from workers.train import train
 
 CPU = torch.device("cpu")
 # Each in a child of a process that has imported torch once.
@@ -57,22 +57,6 @@ def test_it_strikes_its_rank_in_its_step(capsys: pytest.CaptureFixture[str]) -> 
     faults("raise", 1).strike(4, CPU)
     faults("raise", 0).strike(5, CPU)
     assert capsys.readouterr().out == ""
-
-
-def test_its_line_is_written_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another thread of the rank prints, too: a line of its own came between the text and its end."""
-    pieces: list[str] = []
-    monkeypatch.setattr("sys.stdout.write", pieces.append)
-    with pytest.raises(RuntimeError, match="injected by the trial"):
-        faults("raise", 1).strike(5, CPU)
-    assert [piece for piece in pieces if piece] == ["fault, step 5: raise\n"]
-
-
-def test_only_who_skips_leaves_a_step_out() -> None:
-    assert faults("skip", 1).skips(5)
-    assert not faults("skip", 1).skips(6)
-    assert not faults("skip", 0).skips(5)
-    assert not faults("hang", 1).skips(5)
 
 
 # Faults after which the ranks call different collectives
@@ -139,11 +123,6 @@ def test_who_has_no_batch_or_stops_early_leaves_the_loop_before_the_step(
     assert (f"fault, step 2: {kind}" in lines) == (rank == 0)
     assert lines[-1] == "rank 0  left the training loop"
     assert me.reporter.position() == Position(phase="between steps")
-
-
-def test_a_rank_whose_device_is_still_in_a_step_has_not_left_the_loop() -> None:
-    behind = Position(step=3, calls=1, number=0, kind="all_reduce")
-    assert after_loop(behind) == behind
 
 
 def test_the_average_gets_other_tensors_in_the_faults_step_only() -> None:

@@ -1,23 +1,19 @@
 """nn.DataParallel's replicas under watch; and its stand-in: threads that together are the big batch."""
 
-import sys
 import threading
 from collections.abc import Sequence
-from contextlib import nullcontext
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from ddptui.config.trial import Bottleneck, Trial
-from ddptui.wire.messages import Done, RankMessage, Step, Tied
-from workers import dp
+from ddptui.config.trial import Bottleneck
+from ddptui.wire.messages import RankMessage, Step, Tied
 from workers.instruments.clock import Accuracy
 from workers.instruments.delays import RankDelays
 from workers.instruments.records import PhaseTimer, StepRecord
 from workers.instruments.reporter import Reporter
-from workers.rank.process import Rank
 from workers.replicas import replicas as module
 from workers.replicas.progress import ReplicaProgress
 from workers.replicas.replicas import (
@@ -56,14 +52,6 @@ def test_gradients_equal_those_of_the_big_batch(replicas: int, samples: int) -> 
         assert ours.grad is not None
         assert theirs.grad is not None
         assert torch.allclose(ours.grad, theirs.grad, rtol=0, atol=1e-12)
-    network._pool.shutdown()
-
-
-def test_each_replica_sees_its_part_of_the_batch() -> None:
-    seen = states(3)
-    network = ThreadedDataParallel(net(), seen, threads=1)
-    network(torch.randn(8, 6, dtype=torch.float64))
-    assert [replica.step.samples for replica in seen] == [3, 3, 2]
     network._pool.shutdown()
 
 
@@ -222,37 +210,6 @@ def test_how_exact_a_replicas_clock_is_comes_before_its_step(monkeypatch: pytest
     assert [messages[0] for messages in told] == [Tied(rank=0, at_ns=5, error_ns=7), Tied(rank=1, at_ns=5, error_ns=9)]
 
 
-def test_the_loop_goes_by_the_clock_of_the_first_replica(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a clock of its own it would be off in its own way, of which nobody is told."""
-    made: list[Simulated] = []
-
-    def clock_of(_: torch.device) -> Simulated:
-        made.append(Simulated())
-        return made[-1]
-
-    def train(me: Rank, strategy: Any, progress: Any, clock: Any) -> None:
-        assert [clock] == made[:1]
-
-    me = Rank(Trial(), 0, 2, torch.device("cpu"), Said(0), RankDelays((), 0, seed=0, warmup_steps=0))
-    monkeypatch.setattr(module, "clock_of", clock_of)
-    monkeypatch.setattr(sys, "argv", ["dp", "world_size=2"])
-    monkeypatch.setattr(dp, "rank_process", lambda *_, **__: nullcontext(me))
-    monkeypatch.setattr(dp, "pin_threads", lambda *_: 1)
-    monkeypatch.setattr(dp, "train", train)
-    dp.main()
-    assert len(made) == 2
-
-
-def test_a_replica_that_gets_nothing_of_a_small_batch_says_the_step_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    own, loops = Simulated(), Simulated()
-    progress, [replica] = simulated(monkeypatch, own)
-    progress.step(a_step(loops), loops)
-    loops.there = 200 * MS
-    [step] = replica.reporter.told()  # type: ignore[attr-defined]
-    assert (step.samples, step.collectives) == (0, ())
-    assert step.phases_ns == (1 * MS, 6 * MS, 5 * MS, 0, 1 * MS)
-
-
 class Outputs:
     nbytes = 96
 
@@ -293,19 +250,6 @@ def test_copies_are_told_apart_by_their_device_and_marked_in_their_threads(monke
     for clock in clocks:
         assert len(clock.threads) == 6
         assert threading.get_ident() not in clock.threads
-
-
-def test_memory_is_each_devices_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: 1000 + device.index)
-    progress, seen = simulated(monkeypatch, Simulated(), Simulated(), Simulated())
-    done = Done(
-        rank=0, at_ns=1, correct=5, evaluated=9, parameters={}, buffers={}, bottleneck_fired=0, bottleneck_ns=0,
-        peak_gpu_bytes=5000,
-    )  # fmt: skip
-    progress.done(done)
-    said: list[Done] = [replica.reporter.words[-1] for replica in seen]  # type: ignore[attr-defined]
-    assert [words.peak_gpu_bytes for words in said] == [5000, 1001, 1002]
-    assert [words.correct for words in said] == [5, 0, 0]
 
 
 # A replica's forward is in the type that its caller's is in.

@@ -1,6 +1,5 @@
 """A rank's end of the wire, against a real hub."""
 
-import itertools
 import os
 import threading
 import time
@@ -8,7 +7,6 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 import pytest
-import torch
 
 from ddptui.config.trial import Bottleneck
 from ddptui.engines.hub import Hub
@@ -76,26 +74,6 @@ def test_before_its_hello_a_rank_says_nothing_however_long_its_device_takes(
     reporter.close()
     assert first == hello(hub)
     assert hub.refused == 0
-
-
-def test_a_thread_that_gets_no_core_for_a_while_still_says_hello(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a busy machine any two looks at the clock may lie further apart than the thread means to wait."""
-
-    class SlowClock:
-        def __init__(self) -> None:
-            self.looks = itertools.count(time.monotonic_ns(), 2 * module.LOOK_EVERY_MS * module.NS_PER_MS)
-
-        def monotonic_ns(self) -> int:
-            return next(self.looks)
-
-        def __getattr__(self, name: str) -> object:
-            return getattr(time, name)
-
-    monkeypatch.setattr(module, "time", SlowClock())
-    reporter = Reporter(0, heartbeat=False)
-    reporter.send(hello(hub))
-    assert receive(hub, 1) == [hello(hub)]
-    reporter.close()
 
 
 def test_a_full_queue_is_counted_never_waited_for(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,15 +149,6 @@ def broken() -> None:
     raise RuntimeError("CUDA error: unspecified launch failure")
 
 
-def test_where_the_device_fails_the_rest_is_said_all_the_same(hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
-    reporter = Reporter(0)
-    for words in (hello(hub), broken, failed(3)):
-        reporter.send(words)
-    assert receive(hub, 2) == [hello(hub), failed(3)]
-    reporter.close()
-    assert "CUDA error" in capsys.readouterr().err
-
-
 def test_of_failures_one_is_told_and_what_does_not_fail_comes(hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
     """Where the device has failed, some forty steps are queued: the end of the log, which is shown, should be the
     loop's. And one event that cannot be read must not silence the rank."""
@@ -227,41 +196,6 @@ def test_without_a_console_what_there_is_to_tell_is_asked_for_in_order_until_it_
     assert asked == ["slow", "slow", "slow", "slow", "quick"]
 
 
-def test_without_a_console_it_says_nothing_and_starts_nothing() -> None:
-    reporter = Reporter(0)
-    reporter.send(Failed(rank=0, at_ns=0, error=""))
-    assert reporter._thread is None
-    reporter.close()
-
-
-def test_the_thread_that_asks_a_gpu_is_on_that_gpu(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the loop's own thread is left where it is: replicas of one process have a reporter each."""
-    came: list[tuple[object, int]] = []
-    gpu = torch.device("cuda", 1)
-    monkeypatch.setattr(torch.cuda, "set_device", lambda device: came.append((device, threading.get_ident())))
-
-    def told() -> list[Failed]:
-        came.append(("asked", threading.get_ident()))
-        return [failed(1)]
-
-    reporter = Reporter(0, heartbeat=False)
-    reporter.send(hello(hub))
-    reporter.set_device(gpu)
-    reporter.send(told)
-    receive(hub, 2)
-    reporter.close()
-    thread = came[0][1]
-    assert came == [(gpu, thread), ("asked", thread)]
-    assert thread != threading.get_ident()
-
-
-def test_without_a_console_the_threads_device_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    came: list[torch.device] = []
-    monkeypatch.setattr(torch.cuda, "set_device", came.append)
-    Reporter(1).set_device(torch.device("cuda", 1))
-    assert came == []
-
-
 def test_a_hello_travels_alone(hub: Hub) -> None:
     """However much is said at once with it: of strangers the console takes little."""
     reporter = Reporter(0)
@@ -292,8 +226,3 @@ def test_what_the_console_would_refuse_is_said_to_have_failed(hub: Hub, name: st
     assert isinstance(told, Failed)
     assert told.error.startswith("cannot send the console a Fingerprint: ")
     assert hub.refused == 0
-
-
-def test_what_fits_is_said_as_it_is() -> None:
-    words = Fingerprint(rank=0, step=1, parameters={"weight": "ab"}, buffers={})
-    assert within_limits(words) is words

@@ -1,7 +1,6 @@
 """A rank without instruments says when it began and ended, and nothing in between; what is left out is only that."""
 
 import time
-import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -95,26 +94,6 @@ def test_it_waits_for_the_device_only_at_the_end() -> None:
     [words] = quiet(5, 3, clock)
     assert isinstance(words, Trained)
     assert clock.asked == 4
-
-
-def test_it_does_not_keep_the_steps() -> None:
-    progress = SummaryProgress(0, 3, Ear())
-    progress.ready(ready(steps=1000))
-    kept = []
-    for step in range(100):
-        told = mark(step)
-        kept.append(weakref.ref(told.timer))
-        progress.step(told, Clock())
-        del told
-    assert not any(timer() for timer in kept)
-
-
-def test_with_instruments_every_step_is_told() -> None:
-    ear = Ear()
-    progress = Progress(0, 3, ear)
-    for step in range(5):
-        progress.step(mark(step), Clock())
-    assert [type(message).__name__ for message in ear.sent] == ["Step"] * 5
 
 
 def test_the_trial_chooses() -> None:

@@ -15,7 +15,7 @@ from torch import nn
 from ddptui.wire.messages import Step
 from ddptui.wire.watching import Watching
 from tests.support.simulated_gpu import Event, Gpu, Stream, Work
-from workers.instruments import cuda_clock, hooks, page_locked
+from workers.instruments import hooks, page_locked
 from workers.instruments.clock import UNKNOWN
 from workers.instruments.cuda_clock import CudaClock, Mark
 from workers.instruments.gpu import ANOTHER, HOST, NCCL2, STOCK_NCCL, carrier_between_gpus, carrier_of
@@ -143,22 +143,6 @@ def test_what_is_fetched_ahead_waits_for_its_own_turn(gpu: Gpu, rank: Rank) -> N
     assert lost == [pytest.approx(20 * MS, abs=MS), pytest.approx(5 * MS, abs=MS)]
 
 
-def test_while_the_host_waits_for_a_call_the_loops_stream_is_idle(gpu: Gpu, rank: Rank) -> None:
-    side = Stream(gpu)
-
-    def forward() -> None:
-        side.wait_until(gpu.main.free_ns)
-        with gpu.on(side):
-            rank.call(20 * MS)
-        gpu.main.push(8 * MS)
-        side.record_event().synchronize()
-
-    rank.step(forward)
-    [step] = rank.told()
-    [call] = step.collectives
-    assert call.exit_ns - call.awaited_ns == pytest.approx(12 * MS, abs=MS)
-
-
 def test_several_calls_that_one_wait_is_for_share_it(gpu: Gpu, rank: Rank) -> None:
     sides = Stream(gpu), Stream(gpu)
 
@@ -196,20 +180,6 @@ def test_sends_and_receives_that_nccl_groups_are_waited_for_together(gpu: Gpu, r
         assert [call.kind for call in step.collectives] == ["send", "recv"]
         lost = [max(0, call.exit_ns - call.awaited_ns) for call in step.collectives]
         assert lost == [0, pytest.approx(15 * MS, abs=MS)]
-
-
-def test_a_call_that_the_loop_waits_for_at_home_is_lost_as_a_whole(gpu: Gpu, rank: Rank) -> None:
-    rank.step(lambda: rank.call(20 * MS))
-    [step] = rank.told()
-    [call] = step.collectives
-    assert (call.exit_ns - call.awaited_ns) == pytest.approx(20 * MS, abs=MS)
-
-
-def test_streams_that_wait_for_nothing_aside_cost_no_marks(gpu: Gpu, rank: Rank) -> None:
-    copies = Stream(gpu)
-    gpu.calls.clear()
-    gpu.main.wait_stream(copies)
-    assert gpu.calls == {"record": 1}
 
 
 # What carries a call
@@ -353,16 +323,6 @@ def test_while_too_many_are_on_their_way_or_a_graph_is_captured_no_loss_is_kept(
         assert not isinstance(clock.keep(torch.tensor(1.0)), OnItsWay)
     assert isinstance(clock.keep(torch.tensor(1.0)), OnItsWay)
     assert gpu.spoiled == []
-
-
-def test_marks_that_nobody_reads_have_a_bound(gpu: Gpu, clock: CudaClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cuda_clock, "MOST_MARKS", 5)
-    held = [clock.now() for _ in range(5)]
-    assert not clock.is_full()
-    held.append(clock.now())
-    assert clock.is_full()
-    held.clear()
-    assert not clock.is_full()
 
 
 def test_a_batch_that_is_fetched_under_another_stream_is_fetched_before_forward(gpu: Gpu, rank: Rank) -> None:

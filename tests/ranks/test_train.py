@@ -1,7 +1,6 @@
 """The loop's own arithmetic: which steps share an average, how many samples are behind it, and what a phase takes."""
 
 from collections.abc import Iterator
-from itertools import count
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from workers.aggregate import strategy_of
 from workers.instruments.clock import Clock
 from workers.instruments.delays import RankDelays
 from workers.instruments.progress import Progress
-from workers.instruments.records import PhaseTimer, StepRecord
+from workers.instruments.records import StepRecord
 from workers.instruments.reporter import Reporter
 from workers.rank.process import Rank
 from workers.train import accumulation_window, samples_per_update, train
@@ -49,34 +48,6 @@ def test_ranks_that_step_alone_divide_by_each_batchs_own() -> None:
     share = Share(Samples(torch.zeros(10), torch.zeros(10)), batch_size=4, rank=0, world_size=2, seed=0)
     found = [samples_per_update(step, range(3), share, Trial(every=3, average="parameters")) for step in range(3)]
     assert found == [4, 4, 2]
-
-
-def test_a_share_keeps_a_hash_of_each_epochs_order() -> None:
-    def orders(rank: int, epochs: list[int]) -> list[str]:
-        share = Share(Samples(torch.zeros(50), torch.zeros(50)), batch_size=4, rank=rank, world_size=2, seed=0)
-        for epoch in epochs:
-            share.set_epoch(epoch)
-            list(share)
-        return share.orders
-
-    assert len(set(orders(0, [0, 1, 2]))) == 3
-    assert len(set(orders(0, [0, 0]))) == 1
-    assert orders(0, [0, 1]) == orders(1, [0, 1])  # of the global order
-
-
-def test_laps_name_each_phase_once_it_is_over() -> None:
-    class Clock:
-        ticks = count()
-
-        def now(self) -> int:
-            return next(self.ticks)
-
-        def resolve(self, marks: object) -> None: ...
-
-    timer = PhaseTimer(Clock())
-    timer.end("data")
-    timer.end("optimizer")
-    assert (timer.phases, timer.moments) == (["data", "optimizer"], [0, 1, 2])
 
 
 def test_batchnorm_goes_into_every_hidden_layer_and_synchronised_refuses_the_cpu() -> None:

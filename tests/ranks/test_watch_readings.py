@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 from workers.instruments.clock import Clock
 from workers.watch import checks
-from workers.watch.checks import Checks, Reading, Stepped, flat, is_mean, next_due, sum_of
+from workers.watch.checks import Checks, Reading, Stepped, is_mean, next_due, sum_of
 
 CPU = torch.device("cpu")
 
@@ -33,8 +33,8 @@ def sum_of_bytes(tensor: Tensor) -> int:
     return sum(int.from_bytes(part, "little", signed=True) for part in parts) % 2**64
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.int64, torch.uint8])
-@pytest.mark.parametrize("length", [1, 7, 64, 1001])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.uint8])
+@pytest.mark.parametrize("length", [1, 1001])
 def test_a_sum_covers_every_byte(dtype: torch.dtype, length: int) -> None:
     numbers = (torch.randn(length, generator=torch.Generator().manual_seed(length)) * 100).to(dtype)
     before = sum_of(numbers).item() % 2**64
@@ -58,14 +58,7 @@ def test_a_large_model_is_summed_in_parts_that_cover_it(monkeypatch: pytest.Monk
     assert training.checks._sums(known, candidates)[0][0] == ("parameters", "a")
 
 
-def test_a_tensor_with_gaps_is_left_out_and_one_in_another_order_is_not() -> None:
-    assert flat(torch.zeros(4, 6)[:, :3]) is None
-    numbers = flat(torch.arange(6).reshape(2, 3).t())
-    assert numbers is not None
-    assert numbers.tolist() == [0, 1, 2, 3, 4, 5]
-
-
-@pytest.mark.parametrize("backwards_a_step", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize("backwards_a_step", [1, 3])
 def test_readings_are_dense_at_first_and_then_some_for_each_doubling(backwards_a_step: int) -> None:
     due, read = 0, []
     for signs in range(backwards_a_step, 60_001, backwards_a_step):
@@ -217,26 +210,6 @@ def test_of_batches_rows_are_read_and_what_a_sampler_says_of_its_order() -> None
     assert rows[:4] != rows[4:]
 
 
-def test_a_batch_that_backward_does_not_use_is_not_read() -> None:
-    watched = Training().checks
-    loader = DataLoader(TensorDataset(torch.randn(8, 2)), 4)
-    for iterator in (iter(loader), iter(loader)):
-        watched.batch_is_fetched(next(iterator), iterator)
-    facts = read(watched.backward_begins(None, 0))
-    assert facts is not None
-    assert facts["batch"]["passes"] == 2
-    assert watched.backward_begins(None, 0) is None
-
-
-def test_only_the_mean_of_losses_is_taken_for_one() -> None:
-    outputs = torch.randn(4, 3, requires_grad=True)
-    labels = torch.tensor([0, 1, 2, 0])
-    mean = nn.functional.cross_entropy(outputs, labels)
-    means = [mean, [mean], mean / 1, outputs.mean()]
-    others = [mean / 2, mean * 3, nn.functional.cross_entropy(outputs, labels, reduction="sum"), outputs.sum(), None]
-    assert [is_mean(loss) for loss in means + others] == [True] * len(means) + [False] * len(others)
-
-
 def test_an_error_ends_the_checks_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(numbers: Tensor) -> Tensor:
         raise RuntimeError("an unusual tensor")
@@ -255,3 +228,12 @@ def test_nothing_is_read_while_a_graph_is_captured(monkeypatch: pytest.MonkeyPat
     assert training.step() is None
     monkeypatch.undo()
     assert training.step() is not None
+
+
+def test_only_the_mean_of_losses_is_taken_for_one() -> None:
+    outputs = torch.randn(4, 3, requires_grad=True)
+    labels = torch.tensor([0, 1, 2, 0])
+    mean = nn.functional.cross_entropy(outputs, labels)
+    means = [mean, [mean], mean / 1, outputs.mean()]
+    others = [mean / 2, mean * 3, nn.functional.cross_entropy(outputs, labels, reduction="sum"), outputs.sum(), None]
+    assert [is_mean(loss) for loss in means + others] == [True] * len(means) + [False] * len(others)

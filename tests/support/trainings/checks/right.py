@@ -153,19 +153,6 @@ def local_sgd(rank, world):
     return fit(net, sgd(net), sharded(), after_step=lambda step: step % 8 == 7 and average(parameters))
 
 
-@training
-def post_local_sgd(rank, world):
-    """DDP for 19 steps; then torch averages the parameters every 4 steps, the last one included."""
-    from torch.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook import PostLocalSGDState, post_localSGD_hook
-    from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
-    from torch.distributed.optim import PostLocalSGDOptimizer
-
-    model = DistributedDataParallel(network())
-    alone, _ = dist.new_subgroups(group_size=1)
-    model.register_comm_hook(PostLocalSGDState(None, alone, start_localSGD_iter=19), post_localSGD_hook)
-    return fit(model, PostLocalSGDOptimizer(sgd(model), PeriodicModelAverager(period=4, warmup_steps=19)), sharded())
-
-
 # Model-parallel
 
 
@@ -412,24 +399,6 @@ class Branches(nn.Module):
 def unused(rank, world):
     """Each rank uses its own head, and finds the other one unused."""
     model = DistributedDataParallel(Branches(rank), find_unused_parameters=True)
-    return fit(model, sgd(model), sharded())
-
-
-@training
-def checkpoint(rank, world):
-    """Activation checkpointing: backward computes the first layer a second time."""
-    from torch.utils.checkpoint import checkpoint
-
-    class Checkpointed(nn.Module):
-        def __init__(self, inner):
-            super().__init__()
-            self.inner = inner
-
-        def forward(self, inputs):
-            return checkpoint(self.inner, inputs, use_reentrant=False)
-
-    net = network()
-    model = DistributedDataParallel(nn.Sequential(Checkpointed(net[:2]), net[2]))
     return fit(model, sgd(model), sharded())
 
 
