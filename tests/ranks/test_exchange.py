@@ -42,7 +42,7 @@ def exchange(rank: int, ranks: int) -> object:
     return ring.exchange(torch.ones(1), torch.empty(1), rank, ranks)
 
 
-@pytest.mark.parametrize("ranks", range(2, 9))
+@pytest.mark.parametrize("ranks", [2, 3, 8])
 def test_every_transfer_ends(ranks: int, monkeypatch: pytest.MonkeyPatch) -> None:
     queues = begun(exchange, ranks, monkeypatch)
     assert [len(queue) for queue in queues] == [2] * ranks

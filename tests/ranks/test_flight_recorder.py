@@ -8,7 +8,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ import torch.distributed as dist
 from ddptui.host.folders import module_folders
 from ddptui.wire.connection import LOGS, flight_record
 from workers.instruments import flight_recorder as module
-from workers.instruments.flight_recorder import OF_NCCL, OF_OTHERS, backend_names, bounded, keep, recorded
+from workers.instruments.flight_recorder import OF_NCCL, OF_OTHERS, bounded, keep, recorded
 from workers.instruments.reporter import end_process
 from workers.rank.group import leave_group
 
@@ -117,28 +116,6 @@ def test_a_recorder_is_asked_by_the_backends_own_name_then_the_groups_then_none(
     monkeypatch.setattr(C10D, OF_NCCL, lambda: EMPTY, raising=False)
     monkeypatch.setattr(C10D, OF_OTHERS, dump, raising=False)
     assert recorded(["nccl2", "nccl"]).get("entries") == [{"profiling_name": name}]
-
-
-class GroupOfNccl2:
-    """Stands for a group that was made as "nccl"; with TORCH_DISTRIBUTED_DEBUG=DETAIL in a wrapper."""
-
-    _device_types = (torch.device("cpu"), torch.device("cuda"))
-
-    def __init__(self, wrapped: bool) -> None:
-        backend = SimpleNamespace(name=lambda: "nccl2")
-        self._backend = SimpleNamespace(wrapped_pg=backend, name=lambda: "wrapper") if wrapped else backend
-
-    def _get_backend(self, device: torch.device) -> Any:
-        if device.type == "cpu":
-            raise RuntimeError("No backend type associated with device type cpu")
-        return self._backend
-
-
-@pytest.mark.parametrize("wrapped", [False, True])
-def test_a_backend_may_have_another_name_than_its_group(wrapped: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dist, "group", SimpleNamespace(WORLD=GroupOfNccl2(wrapped)))
-    monkeypatch.setattr(dist, "get_backend", lambda: "nccl")
-    assert backend_names() == ["nccl2", "nccl"]
 
 
 def test_of_a_long_record_the_last_collectives_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:

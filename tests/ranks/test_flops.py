@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,7 +22,6 @@ from workers.training.data import Data, Samples
 from workers.training.flops import Work, allows_tf32, count_batch, count_work
 from workers.training.models import Layers, input_shape, make_model, mlp
 
-REPO = Path(__file__).parents[2]
 GPU = torch.device("cuda", 0)
 CPU = torch.device("cpu")
 N = 4  # samples in a batch

@@ -7,21 +7,17 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import msgspec
 import psutil
 import pytest
 import torch
 from torch import Tensor
 
 from ddptui.config.trial import Trial
-from tests.numerics.learning import learn
 from tests.support.runner import ENOUGH_S, survivors
 from tests.support.worlds import start_rank
 from workers import single
-from workers.aggregate import strategy_of
-from workers.instruments.progress import Progress
 from workers.rank import guard
 from workers.training.data import Samples, Share, load
 from workers.training.loader import first_epoch, make_loader, pins_memory, start_worker
@@ -67,47 +63,6 @@ def test_workers_fetch_the_same_batches_in_the_same_order_and_draw_nothing() -> 
         assert torch.equal(inputs, theirs)
         assert torch.equal(labels, their_labels)
     assert not torch.equal(alone[0][0], alone[6][0])  # each epoch has an order of its own
-
-
-class Learned(NamedTuple):
-    tensors: dict[str, Tensor]
-    orders: tuple[str, ...]
-    fetching: int  # processes, when the rank was ready
-
-
-@pytest.fixture(scope="module")
-def learned() -> list[Learned]:
-    """What a rank learns without workers, and with one."""
-    threads, ready, fetching = torch.get_num_threads(), Progress.ready, []
-
-    def counted(*arguments: Any, **named: Any) -> None:
-        fetching.append(len(multiprocessing.active_children()))
-        ready(*arguments, **named)
-
-    found = []
-    try:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Progress, "ready", counted)
-            for workers in (0, 1):
-                trial = msgspec.structs.replace(TRIAL, num_workers=workers)
-                tensors, said = learn(0, trial, strategy_of(trial))
-                found.append(Learned(tensors, said.orders, fetching[-1]))
-    finally:
-        torch.set_default_dtype(torch.float32)
-        torch.set_num_threads(threads)
-    return found
-
-
-def test_what_is_learned_has_the_same_bits(learned: list[Learned]) -> None:
-    without, with_one = learned
-    assert all(torch.equal(without.tensors[name], with_one.tensors[name]) for name in without.tensors)
-    assert without.orders == with_one.orders
-    assert len(set(without.orders)) == EPOCHS
-
-
-def test_a_rank_is_ready_when_those_who_fetch_are(learned: list[Learned]) -> None:
-    """They start for seconds, which would pass for a stall in the first step."""
-    assert [each.fetching for each in learned] == [0, 1]
 
 
 class Loader:

@@ -1,6 +1,5 @@
 """The models take what they want and give a score a class."""
 
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -87,32 +86,3 @@ def wrapped() -> tuple[torch.nn.Module, torch.nn.Module]:
     network = compiled(Trial(compile=True), model)
     assert isinstance(network, torch.nn.Module)
     return model, network
-
-
-COMPILES = """
-import torch
-import torch.distributed as dist
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from workers.training.models import mlp
-
-graphs = []
-
-def keep(graph, _):
-    graphs.append(graph)
-    return graph.forward
-
-dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-for model in (mlp((5,), 8, 2, 4), nn.Sequential(nn.Linear(5, 4))):
-    graphs.clear()
-    torch.compile(DistributedDataParallel(model), backend=keep)(torch.ones(3, 5))
-    print(bool(graphs))
-dist.destroy_process_group()
-"""
-
-
-def test_an_mlp_is_compiled_under_torch_ddp_too() -> None:
-    """Which a plain nn.Sequential is not. In a process of its own, as in a rank: among other tests, torch's compiler
-    once skipped both, though it was reset."""
-    done = subprocess.run([sys.executable, "-c", COMPILES], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["True", "False"]

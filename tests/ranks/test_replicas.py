@@ -8,12 +8,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ddptui.config.trial import Bottleneck
+from ddptui.config.trial import Bottleneck, Trial
 from ddptui.wire.messages import RankMessage, Step, Tied
 from workers.instruments.clock import Accuracy
 from workers.instruments.delays import RankDelays
 from workers.instruments.records import PhaseTimer, StepRecord
 from workers.instruments.reporter import Reporter
+from workers.rank.process import Rank
 from workers.replicas import replicas as module
 from workers.replicas.progress import ReplicaProgress
 from workers.replicas.replicas import (
@@ -23,6 +24,7 @@ from workers.replicas.replicas import (
     ReplicaState,
     ReplicaStep,
     ThreadedDataParallel,
+    replicate_over_devices,
 )
 
 MS = 1_000_000
@@ -286,3 +288,34 @@ def test_threads_of_the_real_one_do_so_too(monkeypatch: pytest.MonkeyPatch, dtyp
         network.parallel_apply([network.module], [(torch.randn(4, 6),)], [{}])
         nn.DataParallel.parallel_apply(network, [network.module], [(torch.randn(4, 6),)], [{}])
     assert seen == [dtype, torch.bfloat16]
+
+
+# Several devices under one rank
+
+
+def rank_of(trial: Trial) -> Rank:
+    return Rank(trial, 0, 2, torch.device("cpu"), Reporter(0), RankDelays((), 0, seed=0, warmup_steps=0))
+
+
+@pytest.mark.parametrize("several", [2, 3])
+def test_a_batch_in_parts_is_the_batch(several: int) -> None:
+    torch.manual_seed(0)
+    model, inputs = nn.Linear(5, 3, dtype=torch.float64), torch.randn(7, 5, dtype=torch.float64)
+    expected = model(inputs)
+    expected.square().sum().backward()
+    gradient = model.weight.grad
+    model.weight.grad = None
+    network = replicate_over_devices(rank_of(Trial(gpus_per_rank=several)), model)
+    outputs = network(inputs)
+    outputs.square().sum().backward()
+    assert torch.allclose(outputs, expected, rtol=0, atol=1e-12)
+    assert gradient is not None
+    assert model.weight.grad is not None
+    assert torch.allclose(model.weight.grad, gradient, rtol=0, atol=1e-12)
+    assert len(list(network.parameters())) == len(list(model.parameters()))
+    network._pool.shutdown()  # type: ignore[operator, union-attr]
+
+
+def test_one_device_is_left_as_it_is() -> None:
+    model = nn.Linear(2, 2)
+    assert replicate_over_devices(rank_of(Trial()), model) is model

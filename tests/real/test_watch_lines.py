@@ -20,15 +20,15 @@ PROGRAMS = TRAININGS / "lines"
 OFTEN = ("collate", "checkpoint", "none")
 
 LATE = {  # the rank and the phase
-    **dict.fromkeys(("dataset", "dataset-busy", "holds-lock", "collate", "collate-busy"), (1, "data")),
-    **dict.fromkeys(("comprehension", "library", "tokenizer", "workers-busy", "workers-sleep"), (1, "data")),
-    **dict.fromkeys(("hook", "deep", "deep-sleep", "flat"), (1, "forward")),
+    **dict.fromkeys(("dataset", "holds-lock", "collate", "collate-busy"), (1, "data")),
+    **dict.fromkeys(("library", "tokenizer", "workers-busy", "workers-sleep"), (1, "data")),
+    **dict.fromkeys(("hook", "deep", "flat"), (1, "forward")),
     **dict.fromkeys(("function", "backward-hook"), (1, "backward")),
-    **dict.fromkeys(("optimizer", "optimizer-hook"), (1, "optimizer")),
+    **dict.fromkeys(("optimizer",), (1, "optimizer")),
     **dict.fromkeys(("item", "collect", "clip"), (1, "between steps")),
 }
-SEVERAL = {"two": ("two-large", "two-small"), "two-phases": ("phases-large", "phases-small")}  # the more costly first
-RARELY = ("checkpoint", "writes", "validate", "validate-own")  # rank 0, between steps
+SEVERAL = {"two": ("two-large", "two-small")}  # the more costly first
+RARELY = ("checkpoint", "validate")  # rank 0, between steps
 COLLECTED = ("collect", "automatic")
 OF_WORKERS = ("workers-busy", "workers-sleep")
 STEPS = 200
@@ -131,7 +131,7 @@ def is_beside(place: str, kind: str) -> bool:
     return is_at(place, kind) or (kind in COLLECTED and is_at(f"garbage collection, {place.rpartition(', ')[2]}", kind))
 
 
-@pytest.mark.parametrize("kind", kinds(["collate", "comprehension", "deep", "hook", "clip", "item", "optimizer"]))
+@pytest.mark.parametrize("kind", kinds(["collate", "deep", "hook", "clip", "item", "optimizer"]))
 def test_the_caller_in_the_users_own_code_is_named(tmp_path: Path, kind: str) -> None:
     trial, _ = watch(tmp_path, kind)
     first = only_of(trial["findings"], "late_rank")["lines"][0]
