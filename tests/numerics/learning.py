@@ -1,16 +1,14 @@
 """One rank's training inside a test, the real loop; what it learned and what it said at the end."""
 
 import msgspec
-import torch
 from torch import Tensor
 
 from ddptui.config.trial import Trial
 from ddptui.wire.messages import Audit, Done, Fingerprint
+from tests.support.worlds import one_rank
 from workers.aggregate.strategy import Strategy
-from workers.instruments.delays import RankDelays
 from workers.instruments.progress import Progress
 from workers.instruments.reporter import Reporter
-from workers.rank.process import Rank
 from workers.train import train
 
 
@@ -39,8 +37,6 @@ class Listener(Progress):
 def learn(rank: int, trial: Trial, strategy: Strategy) -> tuple[dict[str, Tensor], Said]:
     """The model's tensors after one rank's training, and what the rank said of them."""
     reporter = Reporter(rank)
-    delays = RankDelays((), rank, seed=0, warmup_steps=0)
     listener = Listener(rank, reporter)
-    me = Rank(trial, rank, trial.world_size, torch.device("cpu"), reporter, delays)
-    model = train(me, strategy, listener)
+    model = train(one_rank(trial, rank, reporter=reporter), strategy, listener)
     return {name: tensor.clone() for name, tensor in model.state_dict().items()}, listener.said

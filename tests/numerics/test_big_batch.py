@@ -51,7 +51,8 @@ def of_parameters() -> dict[str, dict[str, Any]]:
 
 def accumulating() -> dict[str, dict[str, Any]]:
     """Gradients of 4 steps of 11 samples each add up: 44 samples an average, and one process has them at once."""
-    return {f"{name}-every": fields | {"every": 4} for name, fields in variants().items() if name != "ddp-static"}
+    ways = [*EXACT, "bucketed-buckets", "ddp-buckets", "ddp-views", "ddp-average_again"]
+    return {f"{name}-every": variants()[name] | {"every": 4} for name in ways}
 
 
 def of_images() -> dict[str, dict[str, Any]]:

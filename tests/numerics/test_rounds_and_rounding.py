@@ -20,7 +20,7 @@ from workers.aggregate.ddp_powersgd import WHOLE_STEPS, DDPPowerSGD
 from workers.training.optimizer import TYPES, make_scaler
 
 RANKS = 3
-STEPS = 24
+STEPS = 16
 TRIAL = Trial(
     model="mlp", width=12, depth=2, dataset="random", shape=(5,), samples=96, classes=4, batch_size=12, steps=STEPS,
     dtype="float64", momentum=0.9, lr=0.1, world_size=RANKS, warmup_steps=0,
@@ -61,7 +61,8 @@ AVERAGING = [name for name in STRATEGIES if name not in ("none", "ddp_powersgd")
 def in_short_types() -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for name in AVERAGING:
-        found |= {f"{name}-{amp}": {"strategy": name, "amp": amp, "channels_last": True} for amp in TYPES}
+        types = TYPES if name in ("all_reduce", "bucketed", "ddp") else ("fp16",)
+        found |= {f"{name}-{amp}": {"strategy": name, "amp": amp, "channels_last": True} for amp in types}
     found["none-fp16"] = {"strategy": "none", "amp": "fp16"}
     found["parameters-fp16"] = {"strategy": "flat", "average": "parameters", "amp": "fp16"}
     found["every-fp16"] = {"strategy": "bucketed", "every": 2, "amp": "fp16"}
@@ -307,6 +308,7 @@ def test_the_scale_is_taken_off_before_clipping(world: World) -> None:
 
 
 def test_in_short_types_the_audit_still_finds_the_mean(world: World) -> None:
-    for name in [f"{name}-{amp}" for name in AVERAGING for amp in TYPES if not STRATEGIES[name].rounding]:
+    exact = [f"{name}-{amp}" for name in AVERAGING for amp in TYPES if not STRATEGIES[name].rounding]
+    for name in SHORT_CASES.keys() & {*exact}:
         for said in world.said:
             assert said[name].audit.error < EXACT["float32"], name

@@ -11,12 +11,11 @@ from ddptui.config.trial import Trial
 from ddptui.text.words import OLDER
 from ddptui.wire.messages import Failed, Hello
 from tests.support.failing import failing
-from workers.instruments.delays import RankDelays
-from workers.instruments.reporter import Reporter
+from tests.support.worlds import one_rank
 from workers.rank import group
 from workers.rank.device import CPU, DeviceChoice, choose_backend, choose_device, describe
 from workers.rank.group import FROM_ENVIRONMENT, join_group
-from workers.rank.process import Rank, hello, rank_process
+from workers.rank.process import hello, rank_process
 from workers.training import evaluate as evaluation
 
 TOO_OLD = (
@@ -239,13 +238,9 @@ def made_up_mpi(monkeypatch: pytest.MonkeyPatch, rank: int, world_size: int) -> 
     return made
 
 
-def rank_of(trial: Trial, rank: int, device: torch.device = CPU) -> Rank:
-    return Rank(trial, rank, trial.world_size, device, Reporter(rank), RankDelays((), rank, seed=0, warmup_steps=0))
-
-
 def test_mpi_says_itself_who_is_which_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     made = made_up_mpi(monkeypatch, rank=1, world_size=2)
-    join_group(rank_of(Trial(backend="mpi", launch="task"), 1), FROM_ENVIRONMENT)
+    join_group(one_rank(Trial(backend="mpi", launch="task"), 1), FROM_ENVIRONMENT)
     assert [list(each) for each in made] == [["mpi"]]
     assert list(made[0]["mpi"]) == ["timeout"]  # no store, no rank: torch warns of those that MPI passes over
 
@@ -254,13 +249,13 @@ def test_ranks_that_mpirun_has_not_started_are_told_so(monkeypatch: pytest.Monke
     made = made_up_mpi(monkeypatch, rank=0, world_size=1)
     told = r"MPI says rank 0 of 1, the trial rank 1 of 2: start the ranks by hand, `mpirun -n 2 "
     with pytest.raises(RuntimeError, match=told):
-        join_group(rank_of(Trial(backend="mpi", launch="task"), 1), FROM_ENVIRONMENT)
+        join_group(one_rank(Trial(backend="mpi", launch="task"), 1), FROM_ENVIRONMENT)
     assert made[-1] == {}, "the group was not left"
 
 
 def test_ranks_that_share_a_gpu_meet_over_gloo(monkeypatch: pytest.MonkeyPatch) -> None:
     made = made_up_mpi(monkeypatch, rank=0, world_size=2)
-    me = rank_of(Trial(share_gpu=True), 0, GPU)
+    me = one_rank(Trial(share_gpu=True), device=GPU)
     join_group(me, FROM_ENVIRONMENT)
     me.shares_gpu = True
     join_group(me, FROM_ENVIRONMENT)
@@ -270,8 +265,8 @@ def test_ranks_that_share_a_gpu_meet_over_gloo(monkeypatch: pytest.MonkeyPatch) 
 def test_nccl_is_told_its_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Any] = []
     monkeypatch.setattr(dist, "init_process_group", lambda backend, **options: made.append((backend, options)))
-    join_group(rank_of(Trial(), 0, GPU), FROM_ENVIRONMENT)
-    join_group(rank_of(Trial(), 0), FROM_ENVIRONMENT)
+    join_group(one_rank(Trial(), device=GPU), FROM_ENVIRONMENT)
+    join_group(one_rank(Trial()), FROM_ENVIRONMENT)
     assert [(backend, options["device_id"]) for backend, options in made] == [("nccl", GPU), ("gloo", None)]
 
 
@@ -320,5 +315,5 @@ def test_a_peak_is_of_the_training_alone(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(evaluation, "peak_reserved_bytes", lambda _: peak[0] + 1)
     monkeypatch.setattr(evaluation, "accuracy", accuracy)
     none: Any = []
-    done = evaluation.evaluate(rank_of(Trial(), 0), torch.nn.Linear(1, 1), none)
+    done = evaluation.evaluate(one_rank(Trial()), torch.nn.Linear(1, 1), none)
     assert (done.peak_gpu_bytes, done.peak_gpu_reserved_bytes) == (7, 8)

@@ -6,20 +6,17 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
 
 from ddptui.host.folders import module_folders
 from ddptui.wire.connection import LOGS, flight_record
 from workers.instruments import flight_recorder as module
 from workers.instruments.flight_recorder import OF_NCCL, OF_OTHERS, bounded, keep, recorded
 from workers.instruments.reporter import end_process
-from workers.rank.group import leave_group
 
 C10D: Any = torch._C._distributed_c10d
 NEEDS_OWN = pytest.mark.skipif(not hasattr(C10D, OF_OTHERS), reason="this torch records nothing of gloo")
@@ -47,30 +44,19 @@ def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.fixture
-def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    meet = tmp_path_factory.mktemp("group") / "meet"
-    dist.init_process_group("gloo", init_method=f"file://{meet}", rank=0, world_size=1)
-    yield
-    leave_group()
-
-
 def kept(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
 @NEEDS_OWN
-@pytest.mark.parametrize("buffer", ["2000", "0"])
-def test_a_rank_leaves_what_is_recorded_of_it_and_nothing_if_that_is_off(buffer: str, tmp_path: Path) -> None:
+def test_a_rank_leaves_what_is_recorded_of_it(tmp_path: Path) -> None:
     """A process of its own: torch looks at the variable once."""
-    variables = {"PYTHONPATH": os.pathsep.join(module_folders()), "TORCH_FR_BUFFER_SIZE": buffer, LOGS: "."}
+    variables = {"PYTHONPATH": os.pathsep.join(module_folders()), "TORCH_FR_BUFFER_SIZE": "2000", LOGS: "."}
     subprocess.run([sys.executable, "-c", THREE_CALLS], env={**os.environ, **variables}, cwd=tmp_path, check=True)
-    assert kept(tmp_path) == ([flight_record(RANK)] if buffer != "0" else [])
-    if buffer != "0":
-        record = json.loads((tmp_path / flight_record(RANK)).read_bytes())
-        assert [(entry["profiling_name"], entry["input_sizes"], entry["retired"]) for entry in record["entries"]] == [
-            ("gloo:all_reduce", [[5]], True)
-        ] * 3
+    record = json.loads((tmp_path / flight_record(RANK)).read_bytes())
+    assert [(entry["profiling_name"], entry["input_sizes"], entry["retired"]) for entry in record["entries"]] == [
+        ("gloo:all_reduce", [[5]], True)
+    ] * 3
 
 
 @pytest.mark.parametrize(
@@ -96,26 +82,6 @@ def test_the_backends_own_recorder_is_asked_first(
             monkeypatch.setattr(C10D, name, lambda dump=dump: dump, raising=False)
     record = recorded([backend])
     assert record.get("entries") == (names and [{"profiling_name": name} for name in names])
-
-
-def only_nccl2(backend: str = "gloo") -> bytes:
-    """Stands for torch's after 2.14, as its FlightRecorderHookDefaultNcclTest has it."""
-    return record_of("nccl2:all_reduce") if backend == "nccl2" else EMPTY
-
-
-def only_unnamed(backend: str | None = None) -> bytes:
-    if backend is not None:
-        raise RuntimeError(f"no flight recorder for {backend}")
-    return record_of("all_reduce")
-
-
-@pytest.mark.parametrize(("dump", "name"), [(only_nccl2, "nccl2:all_reduce"), (only_unnamed, "all_reduce")])
-def test_a_recorder_is_asked_by_the_backends_own_name_then_the_groups_then_none(
-    dump: Callable[..., bytes], name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(C10D, OF_NCCL, lambda: EMPTY, raising=False)
-    monkeypatch.setattr(C10D, OF_OTHERS, dump, raising=False)
-    assert recorded(["nccl2", "nccl"]).get("entries") == [{"profiling_name": name}]
 
 
 def test_of_a_long_record_the_last_collectives_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,8 +85,6 @@ def test_a_convolution_meets_all_its_weights_at_each_position(
 # and the positions where it has them all. ResNet-50: 4.09, as in its documentation.
 PUBLISHED = {
     "resnet50": (3 * 64 * 7 * 7, 112 * 112),
-    "mobilenet_v2": (3 * 32 * 3 * 3, 112 * 112),
-    "convnext_tiny": (3 * 96 * 4 * 4, 56 * 56),
     "vit_b_16": (3 * 768 * 16 * 16, 14 * 14),
 }
 
@@ -100,7 +98,7 @@ def test_torchvisions_models_make_the_operations_that_it_publishes(name: str) ->
     assert total(model, 3, 224, 224) == pytest.approx(expected, rel=0.005)
 
 
-@pytest.mark.parametrize("name", ["net", "mlp", "resnet18", "mobilenet_v2"])
+@pytest.mark.parametrize("name", ["net", "mlp"])
 def test_the_count_without_data_is_that_of_a_real_step(name: str) -> None:
     trial = Trial(model=name, width=8, depth=2)
     shape = input_shape(trial) or (1, 8, 8)

@@ -67,15 +67,6 @@ def test_a_name_that_the_wire_would_refuse_is_made_to_fit(monkeypatch: pytest.Mo
     assert message.gpus[0].name.startswith("NVIDIA[2JTTT")
 
 
-def test_a_gpu_that_does_not_answer_has_no_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    def lost(_: torch.device) -> Any:
-        raise RuntimeError("CUDA error: unspecified launch failure")
-
-    monkeypatch.setattr(torch.cuda, "get_device_name", lost)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lost)
-    assert gpus_of(GPU) == (OwnGpu("", ""),)
-
-
 @pytest.mark.parametrize("backend", [ProcessGroupNCCL2(), Wrapper()])
 def test_nccl_is_told_with_its_version_and_torchs_class(monkeypatch: pytest.MonkeyPatch, backend: object) -> None:
     group_of(monkeypatch, backend)

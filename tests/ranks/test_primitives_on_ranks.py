@@ -26,7 +26,6 @@ from workers.primitives.plans import plans_to_measure, plans_to_show
 from workers.primitives.primitive import Primitive, Setting, Works
 from workers.primitives.rounds import count_wrong, refusal_of
 from workers.primitives.timing import ROUNDS, Timer
-from workers.rank.group import host_store, leave_group
 
 ELEMENTS = (1, 7, 70_000)
 MB = 2**20
@@ -171,16 +170,6 @@ def test_what_moves_where_is_what_the_textbook_says(world: World) -> None:
         has_partner = rank < n - n % 2
         assert here["send_recv"] == [own[rank - rank % 2] if has_partner else []]
     assert seen[0]["reduce"] == [total]
-
-
-@pytest.fixture
-def alone() -> Iterator[None]:
-    """A group of one, in this process."""
-    store = host_store()
-    own = dist.TCPStore("127.0.0.1", store.port, is_master=False)
-    dist.init_process_group("gloo", store=own, rank=0, world_size=1)
-    yield
-    leave_group()
 
 
 class Counting(Primitive):

@@ -11,14 +11,13 @@ from ddptui.config.trial import Fault, FaultKind, Trial
 from ddptui.engines.local.warm import WarmParent
 from ddptui.wire.messages import Position
 from tests.support.runner import ENOUGH_S
+from tests.support.worlds import one_rank
 from workers.aggregate import strategy_of
 from workers.instruments.clock import Clock
-from workers.instruments.delays import RankDelays
 from workers.instruments.progress import Progress
 from workers.instruments.records import StepRecord
 from workers.instruments.reporter import Reporter
 from workers.rank.faults import EXIT_CODE, Faults
-from workers.rank.process import Rank
 from workers.train import after_loop, train
 
 CPU = torch.device("cpu")
@@ -116,7 +115,7 @@ def test_who_has_no_batch_or_stops_early_leaves_the_loop_before_the_step(
         batch_size=4, steps=4, warmup_steps=0, fault=(Fault(kind=kind, rank=rank, step=2),),
     )  # fmt: skip
     progress = Counted(0, 0, Reporter(0))
-    me = Rank(trial, 0, 1, CPU, Reporter(0), RankDelays((), 0, seed=0, warmup_steps=0))
+    me = one_rank(trial, ranks=1)
     train(me, strategy_of(trial), progress)
     assert (progress.steps, called) == (steps, collectives)
     lines = capsys.readouterr().out.splitlines()

@@ -10,11 +10,11 @@ from torch import Tensor, nn
 
 from ddptui.config.trial import Bottleneck, Trial
 from ddptui.wire.messages import RankMessage, Step, Tied
+from tests.support.worlds import one_rank
 from workers.instruments.clock import Accuracy
 from workers.instruments.delays import RankDelays
 from workers.instruments.records import PhaseTimer, StepRecord
 from workers.instruments.reporter import Reporter
-from workers.rank.process import Rank
 from workers.replicas import replicas as module
 from workers.replicas.progress import ReplicaProgress
 from workers.replicas.replicas import (
@@ -293,10 +293,6 @@ def test_threads_of_the_real_one_do_so_too(monkeypatch: pytest.MonkeyPatch, dtyp
 # Several devices under one rank
 
 
-def rank_of(trial: Trial) -> Rank:
-    return Rank(trial, 0, 2, torch.device("cpu"), Reporter(0), RankDelays((), 0, seed=0, warmup_steps=0))
-
-
 @pytest.mark.parametrize("several", [2, 3])
 def test_a_batch_in_parts_is_the_batch(several: int) -> None:
     torch.manual_seed(0)
@@ -305,7 +301,7 @@ def test_a_batch_in_parts_is_the_batch(several: int) -> None:
     expected.square().sum().backward()
     gradient = model.weight.grad
     model.weight.grad = None
-    network = replicate_over_devices(rank_of(Trial(gpus_per_rank=several)), model)
+    network = replicate_over_devices(one_rank(Trial(gpus_per_rank=several)), model)
     outputs = network(inputs)
     outputs.square().sum().backward()
     assert torch.allclose(outputs, expected, rtol=0, atol=1e-12)
@@ -318,4 +314,4 @@ def test_a_batch_in_parts_is_the_batch(several: int) -> None:
 
 def test_one_device_is_left_as_it_is() -> None:
     model = nn.Linear(2, 2)
-    assert replicate_over_devices(rank_of(Trial()), model) is model
+    assert replicate_over_devices(one_rank(Trial()), model) is model

@@ -161,22 +161,6 @@ def test_of_failures_one_is_told_and_what_does_not_fail_comes(hub: Hub, capsys: 
     assert capsys.readouterr().err.count("RuntimeError: CUDA error") == 1
 
 
-def test_a_rank_that_is_ending_has_said_itself_that_its_device_failed(
-    hub: Hub, capsys: pytest.CaptureFixture[str]
-) -> None:
-    reporter = Reporter(0)
-
-    def broken_at_the_end() -> None:
-        if reporter._closing.is_set():
-            broken()
-
-    for words in (hello(hub), broken_at_the_end, failed(3)):
-        reporter.send(words)
-    reporter.close()
-    assert receive(hub, 2) == [hello(hub), failed(3)]
-    assert capsys.readouterr().err == ""
-
-
 def test_without_a_console_what_there_is_to_tell_is_asked_for_in_order_until_it_is_known() -> None:
     reporter = Reporter(0)
     answers: list[list[Failed] | None] = [None, None, None, []]

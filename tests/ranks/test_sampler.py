@@ -85,7 +85,7 @@ def test_the_samples_stand_for_the_time_that_has_passed() -> None:
 
 
 def test_a_call_that_keeps_the_lock_gets_the_samples_that_were_due_meanwhile() -> None:
-    numbers = [*range(3_000_000)]
+    numbers = [*range(1_000_000)]
 
     def sorts() -> None:
         for _ in range(3):
@@ -109,7 +109,7 @@ def test_samples_say_how_long_the_thread_kept_the_lock() -> None:
 
 
 def test_garbage_collections_are_told_apart() -> None:
-    kept = [[[number]] for number in range(400_000)]
+    kept = [[[number]] for number in range(150_000)]
 
     def collects() -> None:
         for _ in range(10):

@@ -6,13 +6,12 @@ import torch
 from ddptui.config.trial import Trial
 from ddptui.wire.messages import Pause, RankMessage, Trained
 from tests.support.builders import ready
+from tests.support.worlds import one_rank
 from workers.instruments import reporter as reporter_module
 from workers.instruments.clock import Clock
-from workers.instruments.delays import RankDelays
 from workers.instruments.progress import Progress, SummaryProgress
 from workers.instruments.records import PhaseTimer, StepRecord
 from workers.instruments.reporter import STOOD_STILL_MS, Deferred, Reporter
-from workers.rank.process import Rank
 from workers.training.instruments import make_progress
 
 SAMPLES = 8
@@ -92,8 +91,7 @@ def test_it_waits_for_the_device_only_at_the_end() -> None:
 
 def test_the_trial_chooses() -> None:
     def kind(trial: Trial) -> type[Progress]:
-        delays = RankDelays((), 0, seed=0, warmup_steps=0)
-        return type(make_progress(Rank(trial, 0, 1, torch.device("cpu"), Ear(), delays)))
+        return type(make_progress(one_rank(trial, reporter=Ear())))
 
     assert kind(Trial()) is Progress
     assert kind(Trial(instruments="off")) is SummaryProgress

@@ -3,7 +3,7 @@ strategy, in a group of one and between real ranks; they leave no trace, and nob
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from types import ModuleType
@@ -20,7 +20,7 @@ from ddptui.config.strategies import STRATEGIES
 from ddptui.config.trial import Bottleneck, Trial
 from ddptui.wire.messages import Collective, Position, Step
 from tests.support.leaving import leave
-from tests.support.torches import ALL_TO_ALL
+from tests.support.torches import ALL_TO_ALL, BOTH_WAYS, HOOKS
 from tests.support.worlds import run_ranks
 from workers.aggregate import strategy_of
 from workers.instruments import hooks as module
@@ -32,13 +32,10 @@ from workers.instruments.progress import Progress, collective_messages
 from workers.instruments.records import Call, PhaseTimer, StepRecord
 from workers.instruments.reporter import Reporter
 from workers.instruments.tap import FEW_WORKS, Tap
-from workers.rank.group import leave_group
 from workers.rank.process import Rank
 from workers.train import train
 from workers.training.instruments import make_tap
 
-HOOKS = pytest.mark.skipif(not module.group_takes_hooks(), reason="this torch's groups take no hooks")
-BOTH_WAYS = [pytest.param(True, marks=HOOKS, id="hooks"), pytest.param(False, id="wrapped")]
 WAYS = (True, False) if module.group_takes_hooks() else (False,)
 STEPS = 4
 # torch 2.14 calls the older names deprecated; torches without the newer names know only these.
@@ -258,13 +255,6 @@ def test_groups_count_apart_and_partners_name_each_other(way: int, pair: list[To
 
 
 # In a group of one
-
-
-@pytest.fixture
-def alone(tmp_path: Path) -> Iterator[None]:
-    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
-    yield
-    leave_group()
 
 
 @pytest.fixture(params=BOTH_WAYS)

@@ -1,7 +1,6 @@
 """Wherever torch calls the tap, an error of the tap's stays with it, and the training learns the same bits; and what is
 held of the training's works is not held for long."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,25 +11,21 @@ from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
 
+from tests.support.torches import BOTH_WAYS
 from workers.instruments import hooks as module
 from workers.instruments.clock import Clock
 from workers.instruments.hooks import Recorder
 from workers.instruments.records import PhaseTimer
 from workers.instruments.tap import Tap
-from workers.rank.group import leave_group
 
-HOOKS = pytest.mark.skipif(not module.group_takes_hooks(), reason="this torch's groups take no hooks")
 OF_A_DEVICE = {"begins_to_wait", "has_waited", "issued_together"}  # test_tap_on_a_gpu.py
 DOORS = [*sorted({name for name in vars(Recorder) if not name.startswith("_")} - {"fail"} - OF_A_DEVICE), "_notified"]
 
 
-@pytest.fixture(params=[pytest.param(True, marks=HOOKS, id="hooks"), pytest.param(False, id="wrapped")])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+@pytest.fixture(params=BOTH_WAYS)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, alone: None) -> None:
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))  # else torch sets it
     monkeypatch.setattr(module, "group_takes_hooks", lambda: request.param)
-    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
-    yield
-    leave_group()
 
 
 def learn(tap: Tap | None) -> list[Tensor]:

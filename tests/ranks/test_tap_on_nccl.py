@@ -2,7 +2,6 @@
 takes nothing of the overlap away. A step costs few calls into the driver."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from weakref import ref
 
 import pytest
@@ -11,27 +10,19 @@ import torch.distributed as dist
 from torch import nn
 
 from tests.support.simulated_gpu import Gpu, Work
+from tests.support.torches import BOTH_WAYS
 from workers.instruments import hooks
 from workers.instruments import tap as module
 from workers.instruments.cuda_clock import CudaClock
 from workers.instruments.gpu import ANOTHER, NCCL2, STOCK_NCCL
 from workers.instruments.records import Call, PhaseTimer, StepRecord
 from workers.instruments.tap import Tap
-from workers.rank.group import leave_group
 
 MS = 1_000_000
 BACKWARD_NS = 10 * MS  # a bucket
 TRANSFER_NS = 8 * MS
 BUCKETS = 3
 CALLS = 161  # as many as a ResNet-50 has parameters
-HOOKS = pytest.mark.skipif(not hooks.group_takes_hooks(), reason="this torch's groups take no hooks")
-
-
-@pytest.fixture
-def alone(tmp_path: Path) -> Iterator[None]:
-    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
-    yield
-    leave_group()
 
 
 @pytest.fixture
@@ -162,7 +153,7 @@ def test_where_a_wait_on_one_stream_holds_up_others_none_is_put_in(
 
 
 @pytest.mark.usefixtures("alone")
-@pytest.mark.parametrize("by_hooks", [pytest.param(True, marks=HOOKS), False])
+@pytest.mark.parametrize("by_hooks", BOTH_WAYS)
 def test_a_call_takes_few_calls_into_the_driver(
     by_hooks: bool, gpu: Gpu, clock: CudaClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,13 +9,12 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ddptui.config.trial import Trial
+from tests.support.worlds import one_rank
 from workers.aggregate import strategy_of
 from workers.instruments.clock import Clock
-from workers.instruments.delays import RankDelays
 from workers.instruments.progress import Progress
 from workers.instruments.records import StepRecord
 from workers.instruments.reporter import Reporter
-from workers.rank.process import Rank
 from workers.train import accumulation_window, samples_per_update, train
 from workers.training.audit import shares
 from workers.training.data import Samples, Share
@@ -148,7 +147,7 @@ def test_nothing_is_computed_after_the_last_mark_of_a_step(options: dict[str, An
     )  # fmt: skip
     log = Log()
     ends = Ends(log)
-    me = Rank(trial, 0, 1, torch.device("cpu"), Reporter(0), RankDelays((), 0, seed=0, warmup_steps=0))
+    me = one_rank(trial, ranks=1)
     with log:
         train(me, strategy_of(trial), ends, Marking(log))
     assert ends.last == ["marks"] * 4
@@ -160,15 +159,10 @@ def test_nothing_is_computed_after_the_last_mark_of_a_step(options: dict[str, An
 SAMPLES = Samples(torch.arange(600.0).unsqueeze(1), torch.zeros(600, dtype=torch.long))
 
 
-def rank(number: int, trial: Trial) -> Rank:
-    delays = RankDelays((), number, seed=0, warmup_steps=0)
-    return Rank(trial, number, trial.world_size, torch.device("cpu"), Reporter(number), delays)
-
-
 def audited(trial: Trial) -> list[list[list[float]]]:
     """The samples of each rank, batch by batch."""
     ranks = range(trial.world_size)
-    return [[inputs.flatten().tolist() for inputs, _ in shares(rank(number, trial), SAMPLES)] for number in ranks]
+    return [[inputs.flatten().tolist() for inputs, _ in shares(one_rank(trial, number), SAMPLES)] for number in ranks]
 
 
 @pytest.mark.parametrize(
@@ -207,13 +201,13 @@ class Counting(nn.Module):
 )
 def test_no_more_is_evaluated_at_once_than_was_trained(trial: Trial, together: int) -> None:
     model = Counting()
-    done = evaluate(rank(0, trial), model, SAMPLES)
+    done = evaluate(one_rank(trial), model, SAMPLES)
     assert max(model.sizes) == together
     assert sum(model.sizes) == done.evaluated == done.correct == 600 // trial.world_size
 
 
 def test_replicas_of_one_process_have_a_part_of_its_batch_each() -> None:
     trial, model = Trial(launch="dp", strategy=None, world_size=4, batch_size=64), Counting()
-    process = Rank(trial, 0, 1, torch.device("cpu"), Reporter(0), RankDelays((), 0, seed=0, warmup_steps=0))
+    process = one_rank(trial, ranks=1)
     assert evaluate(process, model, SAMPLES).evaluated == 600
     assert max(model.sizes) == 16

@@ -7,13 +7,11 @@ from weakref import ref
 import pytest
 import torch
 
-from workers.instruments import page_locked
 from workers.instruments.clock import Clock
-from workers.instruments.cuda_clock import CudaClock
 from workers.watch import entrances as entrances_module
 from workers.watch.device import device_of
 from workers.watch.entrances import Entrances, Marks
-from workers.watch.observer import MOST_UNSCALED, Observer
+from workers.watch.observer import Observer
 
 
 class Model:
@@ -72,21 +70,6 @@ def test_what_backward_needs_is_not_held_for_a_loss_that_was_scaled() -> None:
     del loss, scaled
     assert [each() for each in held] == [None, None]
     assert observer._loss_of(torch.tensor(0.5)) == 0.5
-
-
-def test_each_of_several_losses_that_were_scaled_is_known(clock: CudaClock) -> None:
-    observer = seen_on("cpu")
-    observer._clock = clock
-    losses = [torch.tensor(float(number)) for number in range(20)]
-    scaled = [loss * 4 for loss in losses]
-    observer.loss_is_scaled(losses[:2], scaled[:2])
-    assert [clock.read(observer._loss_of(each)) for each in (scaled[0], scaled[1])] == [0, 1]
-    for each, times_4 in zip(losses, scaled, strict=True):
-        observer.loss_is_scaled(each, times_4)
-    assert clock.read(observer._loss_of(scaled[19])) == 19
-    assert len(observer._unscaled) == MOST_UNSCALED - 1
-    [numbers] = clock._kept.values()
-    assert len(numbers._free) == page_locked.MOST - len(observer._unscaled)
 
 
 @pytest.fixture
