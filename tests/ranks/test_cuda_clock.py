@@ -298,3 +298,24 @@ def test_how_exact_times_are_is_told_before_the_step_that_it_holds_for_and_once(
     assert isinstance(step, Step)
     assert (tied.rank, tied.at_ns) == (3, step.begin_ns)
     assert [type(message) for message in progress.messages(second, clock) or []] == [Step]
+
+
+def test_a_moment_keeps_its_time_and_order_when_the_next_tie_is_made(gpu: Gpu, clock: CudaClock) -> None:
+    """Else a step might begin before the end of the one before it, and be left out."""
+    early: list[Mark] = []
+    for _ in range(40):
+        early.append(clock.now())
+        gpu.pass_(5 * MS)
+    clock._due_ns = 2**62  # none is made meanwhile
+    told = clock.resolve(early)
+    assert told is not None
+    late = []
+    for _ in range(40):
+        late.append(clock.now())
+        gpu.pass_(5 * MS)
+    clock._due_ns = 0
+    rest = clock.resolve(late)
+    assert clock._tie is not late[0].tie
+    assert rest is not None
+    assert told == clock.resolve(early)
+    assert told + rest == sorted(told + rest)

@@ -20,7 +20,7 @@ from tests.support.worlds import start_rank
 from workers import single
 from workers.rank import guard
 from workers.training.data import Samples, Share, load
-from workers.training.loader import first_epoch, make_loader, pins_memory, start_worker
+from workers.training.loader import first_epoch, make_loader, on_device, pins_memory, start_worker
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")  # more workers than there are cores
 
@@ -133,3 +133,13 @@ def test_memory_is_pinned_for_gpus_only() -> None:
     assert not pins_memory(Trial(), torch.device("cuda"))
     share = Share(Samples(torch.zeros(4), torch.zeros(4)), batch_size=2, rank=0, world_size=1, seed=0)
     assert not make_loader(trial, Samples(torch.zeros(4), torch.zeros(4)), share, CPU).pin_memory
+
+
+def test_images_get_the_layout_of_the_weights_and_nothing_else_does() -> None:
+    images, vectors, labels = torch.randn(2, 3, 4, 5), torch.randn(2, 3), torch.zeros(2)
+    trial = Trial(channels_last=True)
+    assert on_device(trial, (images, labels), CPU)[0].stride() == (60, 1, 15, 3)
+    assert torch.equal(on_device(trial, (images, labels), CPU)[0], images)
+    assert on_device(Trial(), (images, labels), CPU)[0].stride() == (60, 20, 5, 1)
+    assert on_device(trial, (vectors, labels), CPU)[0].stride() == (3, 1)
+    assert on_device(trial, (images[:0], labels[:0]), CPU)[0].shape == (0, 3, 4, 5)

@@ -86,3 +86,8 @@ def wrapped() -> tuple[torch.nn.Module, torch.nn.Module]:
     network = compiled(Trial(compile=True), model)
     assert isinstance(network, torch.nn.Module)
     return model, network
+
+
+def test_linears_are_three_layers_of_nine_weights_and_no_bias() -> None:
+    model = make_model(Trial(model="linears", dataset="random", classes=3), (3,), 3)
+    assert [tuple(parameter.shape) for parameter in model.parameters()] == [(3, 3)] * 3

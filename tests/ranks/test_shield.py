@@ -153,3 +153,16 @@ def test_ours_is_still_ours_where_the_training_has_handlers(handled: Callable[[H
     failed: list[Exception] = []
     shielded(index, failed.append)()
     assert [type(error) for error in failed] == [IndexError]
+
+
+def exit_by_itself() -> None:
+    raise SystemExit(3)
+
+
+def test_what_ends_the_process_passes() -> None:
+    with pytest.raises(SystemExit):
+        shielded(exit_by_itself, pytest.fail)()
+
+
+def test_a_call_that_fails_not_returns_what_it_returned() -> None:
+    assert shielded(divmod, pytest.fail)(7, 2) == (3, 1)

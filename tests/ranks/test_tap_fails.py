@@ -1,6 +1,8 @@
 """Wherever torch calls the tap, an error of the tap's stays with it, and the training learns the same bits; and what is
 held of the training's works is not held for long."""
 
+import gc
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -104,3 +106,14 @@ def test_a_ddp_takes_a_hook_after_its_first_steps_and_holds_none_of_ours() -> No
     with pytest.raises(RuntimeError, match="once"):
         network.register_comm_hook(None, own)
     tap.close()
+
+
+@pytest.mark.usefixtures("way")
+def test_works_that_are_let_go_are_gone_with_their_tensors() -> None:
+    tap = Tap(Clock(), None)
+    tap.begin(PhaseTimer(Clock()))
+    works = [weakref.ref(dist.all_reduce(torch.ones(4), async_op=True)) for _ in range(50)]
+    assert sum(work() is not None for work in works) <= 1
+    tap.close()
+    gc.collect()
+    assert not any(work() for work in works)

@@ -9,7 +9,7 @@ import torch
 
 from workers.instruments.clock import Clock
 from workers.watch import entrances as entrances_module
-from workers.watch.device import device_of
+from workers.watch.device import device_of, is_autograds_thread
 from workers.watch.entrances import Entrances, Marks
 from workers.watch.observer import Observer
 
@@ -125,3 +125,22 @@ def test_in_backward_what_autograds_threads_do_is_the_loops(
     entrances, observer = Entrances(lambda _: None), SimpleNamespace(backwards=backwards)
     entrances._observer, entrances._thread = cast(Any, observer), 1
     assert (entrances.observer() is observer) is is_seen
+
+
+def test_the_end_of_a_step_is_marked_after_its_loss_is_copied() -> None:
+    order: list[str] = []
+    observer = seen_on("cpu")
+    observer._kept = lambda _: order.append("copy") or 0.5  # type: ignore[method-assign, func-returns-value]
+    observer._come_home = lambda: order.append("mark") or 1
+    observer._note, observer._between_steps = lambda _: None, lambda: None  # type: ignore[method-assign]
+    observer.step_ends(torch.ones(()), 8)
+    assert order == ["copy", "mark"]
+
+
+def test_a_thread_of_pythons_is_none_of_autograds() -> None:
+    seen = []
+    tensor = torch.ones(1, requires_grad=True)
+    tensor.register_hook(lambda _: seen.append((torch._C._current_graph_task_id() != -1, is_autograds_thread())))
+    tensor.sum().backward()
+    assert seen == [(True, False)]
+    assert not is_autograds_thread()

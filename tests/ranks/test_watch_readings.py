@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 from workers.instruments.clock import Clock
 from workers.watch import checks
-from workers.watch.checks import Checks, Reading, Stepped, is_mean, next_due, sum_of
+from workers.watch.checks import Checks, Reading, Stepped, flat, is_mean, next_due, sum_of
 
 CPU = torch.device("cpu")
 
@@ -237,3 +237,21 @@ def test_only_the_mean_of_losses_is_taken_for_one() -> None:
     means = [mean, [mean], mean / 1, outputs.mean()]
     others = [mean / 2, mean * 3, nn.functional.cross_entropy(outputs, labels, reduction="sum"), outputs.sum(), None]
     assert [is_mean(loss) for loss in means + others] == [True] * len(means) + [False] * len(others)
+
+
+def test_a_tensor_with_gaps_is_left_out_and_one_in_another_order_is_not() -> None:
+    assert flat(torch.zeros(4, 6)[:, :3]) is None
+    numbers = flat(torch.arange(6).reshape(2, 3).t())
+    assert numbers is not None
+    assert numbers.tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_batch_that_backward_does_not_use_is_not_read() -> None:
+    watched = Training().checks
+    loader = DataLoader(TensorDataset(torch.randn(8, 2)), 4)
+    for iterator in (iter(loader), iter(loader)):
+        watched.batch_is_fetched(next(iterator), iterator)
+    facts = read(watched.backward_begins(None, 0))
+    assert facts is not None
+    assert facts["batch"]["passes"] == 2
+    assert watched.backward_begins(None, 0) is None

@@ -274,3 +274,28 @@ def test_of_a_page_the_number_within_a_group_is_unknown_if_there_are_several() -
     rank.trains(1)
     position = rank.steps.last_position((1, 1, 3, KINDS.index("all_reduce"), 8, 1))
     assert (position.step, position.kind, position.seq) == (1, "all_reduce", 0)
+
+
+def test_its_position_has_the_place_in_the_pass_over_the_data() -> None:
+    rank = Rank(0)
+    rank.note("data_begins", True)
+    rank.note("data_ends", 8, True, False, 7, 32, 1)
+    rank.read()
+    position = rank.steps.position()
+    assert (position.step, position.batch, position.batches, position.phase) == (0, 7, 32, "forward")
+
+
+def test_of_a_training_that_counts_several_optimizer_steps_as_one_the_page_gives_the_step() -> None:
+    rank = named()
+    for _ in range(4):  # two optimizers a step, as of a GAN
+        rank.note("data_begins", True)
+        rank.note("data_ends", 8, True, False, 1, NONE, 1)
+        for optimizer in (1, 2):
+            rank.note("backward_begins", True, bits_of(1.0))
+            rank.note("backward_ends")
+            rank.note("optimizer_begins", optimizer)
+            rank.note("optimizer_ends", optimizer)
+    reduces(rank)
+    rank.read()
+    page = (10, 1, 2, KINDS.index("all_reduce"), 8, 1)
+    assert rank.steps.last_position(page).step == 5
