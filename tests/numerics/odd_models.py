@@ -65,7 +65,6 @@ def farthest(model: nn.Module, alone: nn.Module) -> float:
         if own.grad is None:
             assert parameter.grad is None or not parameter.grad.any()
             continue
-        assert parameter.grad is not None
         dist.all_reduce(own.grad)
         scale = 1e-7 if parameter.dtype == torch.float32 else 1e-15
         apart = (parameter.grad - own.grad / dist.get_world_size()).abs().max() / own.grad.abs().max()

@@ -16,8 +16,7 @@ from ddptui.config.strategies import STRATEGIES
 from ddptui.config.trial import Trial
 from ddptui.wire.messages import Audit
 from tests.numerics import odd_models
-from tests.numerics.learning import Said, learn
-from tests.numerics.ranks import Learned, leave_behind, run
+from tests.numerics.ranks import Learned, Said, learn, leave_behind, run
 from workers.aggregate import strategy_of
 
 EXACT = [name for name, facts in STRATEGIES.items() if name not in ("none", "ddp_powersgd") and not facts.rounding]

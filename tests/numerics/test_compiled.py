@@ -11,8 +11,7 @@ from torch import Tensor
 
 from ddptui.config.strategies import EXACT
 from ddptui.config.trial import Trial
-from tests.numerics.learning import Said, learn
-from tests.numerics.ranks import Learned, leave_behind, run
+from tests.numerics.ranks import Learned, Said, learn, leave_behind, run
 from workers.aggregate import strategy_of
 
 pytestmark = [

@@ -31,14 +31,6 @@ def test_in_a_buffer_they_keep_their_numbers_and_their_strides() -> None:
         assert tensor.untyped_storage().data_ptr() == buffer.untyped_storage().data_ptr()
 
 
-def test_what_lies_in_its_place_stays_there() -> None:
-    laid = tensors()
-    buffer = move_into_buffer(laid)
-    places = [tensor.data_ptr() for tensor in laid]
-    assert move_into_buffer(laid, buffer) is buffer
-    assert [tensor.data_ptr() for tensor in laid] == places
-
-
 def step(*, buffered: bool) -> Tensor:
     weight = torch.nn.Parameter(tensors()[0])
     weight.grad = tensors()[0].square()

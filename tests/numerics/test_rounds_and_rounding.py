@@ -7,17 +7,18 @@ import msgspec
 import pytest
 import torch
 import torch.distributed as dist
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from ddptui.analysis.correctness import error_bound
 from ddptui.config.strategies import EXACT, STRATEGIES
 from ddptui.config.trial import Trial
-from tests.numerics.learning import Said, learn
-from tests.numerics.ranks import Learned, leave_behind, run
+from tests.numerics.ranks import Learned, Said, learn, leave_behind, run
 from workers import train as loop
 from workers.aggregate import strategy_of
 from workers.aggregate.ddp_powersgd import WHOLE_STEPS, DDPPowerSGD
-from workers.training.optimizer import TYPES, make_scaler
+from workers.training.models import make_model
+from workers.training.optimizer import TYPES, autocast, make_scaler
 
 RANKS = 3
 STEPS = 16
@@ -96,7 +97,6 @@ def telescope(rank: int) -> tuple[float, float]:
         network(inputs).square().sum().backward()
         [own] = torch.autograd.grad(model(inputs).square().sum(), [model.weight])
         dist.all_reduce(own)
-        assert model.weight.grad is not None
         given += model.weight.grad
         true += own / RANKS
     [kept] = strategy.state.error_dict.values()
@@ -219,7 +219,6 @@ def test_averaging_less_often_is_something_else(world: World, every: int) -> Non
 def test_rounding_stays_within_its_band_and_is_seen(world: World, name: str) -> None:
     """The band is (n + 1) u (analysis/correctness.py). Less than a hundredth of it: then nothing would be rounded."""
     limit = error_bound(trial_of(name))
-    assert limit is not None
     for said in world.said:
         assert limit / 100 < said[name].audit.error < limit
     assert apart(world.learned[0][name], world.learned[1][name]) == 0
@@ -312,3 +311,31 @@ def test_in_short_types_the_audit_still_finds_the_mean(world: World) -> None:
     for name in SHORT_CASES.keys() & {*exact}:
         for said in world.said:
             assert said[name].audit.error < EXACT["float32"], name
+
+
+# One batch in a shorter type
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("amp", TYPES)
+def test_products_are_short_and_the_rest_is_not(amp: str) -> None:
+    seen: dict[type[nn.Module], torch.dtype] = {}
+    model = make_model(Trial(model="net"), (1, 28, 28), 10)
+    for module in model.modules():
+        module.register_forward_hook(lambda module, _, outputs: seen.update({type(module): outputs.dtype}))
+    with autocast(Trial(amp=amp), CPU):
+        loss = F.cross_entropy(model(torch.randn(3, 1, 28, 28)), torch.zeros(3, dtype=torch.long), reduction="sum")
+    loss.backward()
+    assert seen[nn.Conv2d] == seen[nn.Linear] == TYPES[amp]
+    assert loss.dtype == torch.float32
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+    assert {parameter.grad.dtype for parameter in model.parameters()} == {torch.float32}
+
+
+def test_without_amp_there_is_no_scale_and_nothing_is_short() -> None:
+    assert not make_scaler(Trial(), CPU).is_enabled()
+    assert not make_scaler(Trial(amp="bf16"), CPU).is_enabled()
+    assert make_scaler(Trial(amp="fp16"), CPU).is_enabled()
+    with autocast(Trial(), CPU):
+        assert nn.Linear(2, 2)(torch.zeros(1, 2)).dtype == torch.float32

@@ -52,12 +52,6 @@ def test_all_ranks_together_see_each_sample_once_in_the_order_of_one_process(
     assert sorted(flat(alone)) == list(range(count))
 
 
-@given(st.integers(1, 60), st.integers(1, 20))
-def test_a_share_knows_the_size_of_every_global_batch(count: int, batch_size: int) -> None:
-    share = Share(numbered(count), batch_size=batch_size, rank=0, world_size=1, seed=0)
-    assert [share.samples_in(number) for number in range(len(share))] == [len(batch) for batch in share]
-
-
 def test_it_shuffles_as_torchs_sampler_does() -> None:
     from torch.utils.data import DistributedSampler
 

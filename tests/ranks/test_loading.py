@@ -1,4 +1,4 @@
-"""Batches are the same whoever fetches them, and nobody who fetches outlives the rank."""
+"""Batches are the same whoever fetches them, nobody who fetches outlives the rank; how much a loader gives."""
 
 import multiprocessing
 import os
@@ -13,6 +13,7 @@ import psutil
 import pytest
 import torch
 from torch import Tensor
+from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, RandomSampler, Sampler, TensorDataset
 
 from ddptui.config.trial import Trial
 from tests.support.runner import ENOUGH_S, survivors
@@ -21,6 +22,7 @@ from workers import single
 from workers.rank import guard
 from workers.training.data import Samples, Share, load
 from workers.training.loader import first_epoch, make_loader, on_device, pins_memory, start_worker
+from workers.watch.batches import batches_of, samples_in
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")  # more workers than there are cores
 
@@ -143,3 +145,68 @@ def test_images_get_the_layout_of_the_weights_and_nothing_else_does() -> None:
     assert on_device(Trial(), (images, labels), CPU)[0].stride() == (60, 20, 5, 1)
     assert on_device(trial, (vectors, labels), CPU)[0].stride() == (3, 1)
     assert on_device(trial, (images[:0], labels[:0]), CPU)[0].shape == (0, 3, 4, 5)
+
+
+# How much a loader gives, as far as it can be told without the help of the training's own code
+
+DATA: Dataset[Any] = TensorDataset(torch.zeros(10, 2))
+
+
+class Endless(IterableDataset[int]):
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(100))
+
+
+class Own(Sampler[int]):
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(10))
+
+    def __len__(self) -> int:
+        raise AssertionError("it draws all its batches to count them")
+
+
+class OwnBatches(BatchSampler):
+    """As accelerate has one: without a sampler."""
+
+    def __init__(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("loader", "batches"),
+    [
+        (DataLoader(DATA, 4), 3),
+        (DataLoader(DATA, 4, drop_last=True), 2),
+        (DataLoader(DATA, 4, shuffle=True), 3),
+        (DataLoader(DATA, batch_size=None), 10),
+        (DataLoader(DATA, batch_sampler=BatchSampler(RandomSampler(range(6)), 2, drop_last=False)), 3),
+        (DataLoader(Endless(), 4), None),
+        (DataLoader(DATA, 4, sampler=Own()), None),
+        (DataLoader(DATA, batch_sampler=Own()), None),  # type: ignore[arg-type]
+        (DataLoader(DATA, batch_sampler=OwnBatches()), None),
+    ],
+)
+def test_batches_are_counted_by_samplers_of_torch(loader: "DataLoader[Any]", batches: int | None) -> None:
+    assert batches_of(iter(loader)) == batches
+
+
+@pytest.mark.parametrize(
+    ("batch", "samples"),
+    [
+        (torch.zeros(3, 2), 3),
+        (torch.tensor(1.0), None),
+        ([torch.zeros(4), torch.zeros(2)], 4),
+        ({"ids": torch.zeros(5, 1)}, 5),
+        ((["a"], {"x": [torch.zeros(6)]}), 6),
+        ("text", None),
+        (7, None),
+    ],
+)
+def test_the_first_tensor_of_a_batch_says_how_many_samples_are_in_it(batch: Any, samples: int | None) -> None:
+    assert samples_in(batch) == samples
+
+
+def test_a_batch_within_itself_has_an_end() -> None:
+    batch: list[Any] = []
+    batch.append(batch)
+    assert samples_in(batch) is None

@@ -4,16 +4,16 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import msgspec
 import pytest
 
-from ddptui.config.trial import Bottleneck
 from ddptui.engines.hub import Hub
 from ddptui.wire.connection import HUB
 from ddptui.wire.limits import MOST_OF_AN_ERROR
 from ddptui.wire.messages import VERSION, Echo, Failed, Fingerprint, Hello, Pause, RankMessage
-from ddptui.wire.records import Message, Probe, SetBottleneck
+from ddptui.wire.records import Message, Probe
 from workers.instruments import reporter as module
 from workers.instruments.reporter import Reporter, within_limits
 
@@ -46,14 +46,37 @@ def receive(hub: Hub, count: int) -> list[Message]:
     return messages
 
 
-def test_everything_said_arrives_in_order_the_last_words_too(hub: Hub) -> None:
+def failed(number: int, error: str = "") -> Failed:
+    return Failed(rank=0, at_ns=number, error=error)
+
+
+def broken() -> None:
+    raise RuntimeError("CUDA error: unspecified launch failure")
+
+
+MANY = [failed(number, "x" * 1000) for number in range(5000)]
+SAID: dict[str, tuple[list[Any], list[Failed], int]] = {  # what is said after a hello, what comes, and what is dropped
+    # The hello travels alone, however much is said at once with it: of strangers the console takes little.
+    "everything in order, the last words too": (MANY, MANY, 0),
+    # Where the device has failed, some forty steps are queued: the end of the log, which is shown, should be the
+    # loop's. And one event that cannot be read must not silence the rank.
+    "of failures one": ([broken, broken, lambda: [failed(1)], failed(3)], [failed(1), failed(3)], 2),
+}
+
+
+@pytest.mark.parametrize(("said", "comes", "dropped"), SAID.values(), ids=SAID)
+def test_what_is_said_arrives(
+    said: list[Any], comes: list[Failed], dropped: int, hub: Hub, capsys: pytest.CaptureFixture[str]
+) -> None:
     reporter = Reporter(0)
-    said = [hello(hub), *(Failed(rank=0, at_ns=number, error="x" * 50) for number in range(5000))]
-    for message in said:
-        reporter.send(message)
+    for words in [hello(hub), *said]:
+        reporter.send(words)
+    if broken not in said:
+        reporter.close()
+    assert receive(hub, 1 + len(comes)) == [hello(hub), *comes]
     reporter.close()
-    assert receive(hub, len(said)) == said
-    assert reporter.dropped == 0
+    assert (reporter.dropped, hub.refused) == (dropped, 0)
+    assert capsys.readouterr().err.count("RuntimeError: CUDA error") == (1 if dropped else 0)
 
 
 def test_before_its_hello_a_rank_says_nothing_however_long_its_device_takes(
@@ -85,18 +108,6 @@ def test_a_full_queue_is_counted_never_waited_for(hub: Hub, monkeypatch: pytest.
     reporter.close()
 
 
-def test_new_delays_from_the_console_reach_the_rank(hub: Hub) -> None:
-    reporter = Reporter(0)
-    reporter.send(hello(hub))
-    receive(hub, 1)
-    bottleneck = (Bottleneck(at="data", ranks=(0,), sleep_ms=1),)
-    hub.send(SetBottleneck(bottleneck=bottleneck))
-    while reporter.command is None:
-        hub.receive(10)
-    assert reporter.command == SetBottleneck(bottleneck=bottleneck)
-    reporter.close()
-
-
 def test_a_probe_is_answered_at_once_and_not_with_the_next_batch(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     reporter = Reporter(0, heartbeat=False)
     reporter.send(hello(hub))
@@ -110,10 +121,6 @@ def test_a_probe_is_answered_at_once_and_not_with_the_next_batch(hub: Hub, monke
         assert (echo.rank, echo.number) == (0, number)
         assert sent_ns <= echo.heard_ns <= echo.said_ns <= time.monotonic_ns()
     reporter.close()
-
-
-def failed(number: int) -> Failed:
-    return Failed(rank=0, at_ns=number, error="")
 
 
 def test_what_is_not_known_yet_keeps_its_place(hub: Hub) -> None:
@@ -145,22 +152,6 @@ def test_what_never_gets_known_does_not_take_the_last_words_with_it(hub: Hub, mo
     assert receive(hub, 2) == [hello(hub), failed(3)]
 
 
-def broken() -> None:
-    raise RuntimeError("CUDA error: unspecified launch failure")
-
-
-def test_of_failures_one_is_told_and_what_does_not_fail_comes(hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
-    """Where the device has failed, some forty steps are queued: the end of the log, which is shown, should be the
-    loop's. And one event that cannot be read must not silence the rank."""
-    reporter = Reporter(0)
-    for words in (hello(hub), broken, broken, lambda: [failed(1)], failed(3)):
-        reporter.send(words)
-    assert receive(hub, 3) == [hello(hub), failed(1), failed(3)]
-    reporter.close()
-    assert reporter.dropped == 2
-    assert capsys.readouterr().err.count("RuntimeError: CUDA error") == 1
-
-
 def test_without_a_console_what_there_is_to_tell_is_asked_for_in_order_until_it_is_known() -> None:
     reporter = Reporter(0)
     answers: list[list[Failed] | None] = [None, None, None, []]
@@ -178,17 +169,6 @@ def test_without_a_console_what_there_is_to_tell_is_asked_for_in_order_until_it_
     reporter.send(quick)
     reporter.close()
     assert asked == ["slow", "slow", "slow", "slow", "quick"]
-
-
-def test_a_hello_travels_alone(hub: Hub) -> None:
-    """However much is said at once with it: of strangers the console takes little."""
-    reporter = Reporter(0)
-    said = [hello(hub), *(Failed(rank=0, at_ns=number, error="x" * 1000) for number in range(500))]
-    for message in said:
-        reporter.send(message)
-    assert receive(hub, len(said)) == said
-    assert hub.refused == 0
-    reporter.close()
 
 
 @pytest.mark.parametrize("error", ["x" * 10**6, "no such file: \udcff", "two\nlines \x1b[2J"])

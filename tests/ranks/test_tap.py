@@ -3,7 +3,7 @@ strategy, in a group of one and between real ranks; they leave no trace, and nob
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 from types import ModuleType
@@ -145,7 +145,6 @@ def by_hand(rank: int, pair: Any) -> list[Collective]:
             dist.recv(room, other)
     works = [dist.isend(tensor, other), dist.irecv(room, other)]
     for work in works:
-        assert work is not None
         work.wait()
     calls = tap.end()
     tap.close()
@@ -262,6 +261,15 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, alone: 
     monkeypatch.setattr(module, "group_takes_hooks", lambda: request.param)
 
 
+@pytest.fixture
+def tap(way: None) -> Iterator[Tap]:
+    """One with a step under way."""
+    made = tapped()
+    made.begin(PhaseTimer(Clock()))
+    yield made
+    made.close()
+
+
 @pytest.mark.usefixtures("way")
 def test_numbers_begin_afresh_in_each_step_count_on_each_group_and_nothing_counts_outside_a_step() -> None:
     group: Any = dist.new_group([0])
@@ -280,7 +288,6 @@ def test_numbers_begin_afresh_in_each_step_count_on_each_group_and_nothing_count
     tap.close()
 
 
-@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize(
     ("kind", "call", "root", "size"),
     [
@@ -299,51 +306,36 @@ def test_numbers_begin_afresh_in_each_step_count_on_each_group_and_nothing_count
     ],
 )
 def test_each_function_is_recorded_by_its_name_with_its_root_and_its_bytes(
-    kind: str, call: Callable[[torch.Tensor, torch.Tensor], None], root: int | None, size: int | None
+    tap: Tap, kind: str, call: Callable[[torch.Tensor, torch.Tensor], None], root: int | None, size: int | None
 ) -> None:
-    tap = tapped()
-    tap.begin(PhaseTimer(Clock()))
     call(torch.ones(3), torch.empty(3))
     [each] = seen_by(tap.end())
-    tap.close()
     assert (each.kind, each.seq, each.root, each.group) == (kind, 0, root, ())
     assert size is None or each.bytes == size
     assert each.called_ns <= each.enter_ns == each.awaited_ns <= each.exit_ns
 
 
-@pytest.mark.usefixtures("way")
-def test_an_operation_in_the_background_is_over_when_its_wait_is_and_with_its_call_if_nobody_waits() -> None:
-    tap = tapped()
-    tap.begin(PhaseTimer(Clock()))
+def test_an_operation_in_the_background_is_over_when_its_wait_is_and_with_its_call_if_nobody_waits(tap: Tap) -> None:
     work = dist.all_reduce(torch.ones(1), async_op=True)
     unawaited = dist.all_reduce(torch.ones(1), async_op=True)
     between = Clock().now()
-    assert work is not None
     work.wait()
     after = Clock().now()
     each, other = seen_by(tap.end())
-    tap.close()
-    assert unawaited is not None
     unawaited.wait()
     assert each.enter_ns < between < each.awaited_ns <= each.exit_ns < after
     assert other.enter_ns <= other.awaited_ns == other.exit_ns <= between
 
 
-@pytest.mark.usefixtures("way")
-def test_of_a_step_that_never_ends_few_works_are_held_that_are_over() -> None:
-    tap = tapped()
-    tap.begin(PhaseTimer(Clock()))
+def test_of_a_step_that_never_ends_few_works_are_held_that_are_over(tap: Tap) -> None:
     still = dist.all_reduce(torch.ones(1), async_op=True)
     for _ in range(3 * FEW_WORKS):
         work = dist.all_reduce(torch.ones(1), async_op=True)
-        assert work is not None
         work.wait()
     assert len(tap._works) <= FEW_WORKS + 1
-    assert still is not None
     before = Clock().now()
     still.wait()
     first, *_ = seen_by(tap.end())
-    tap.close()
     assert first.exit_ns >= first.awaited_ns > before
 
 
@@ -352,7 +344,6 @@ def test_what_python_has_waited_for_beside_a_torch_ddp_is_over_then() -> None:
     tap = tapped(nn.parallel.DistributedDataParallel(nn.Linear(1, 1)))
     tap.begin(PhaseTimer(Clock()))
     work = dist.all_reduce(torch.ones(1), async_op=True)
-    assert work is not None
     work.wait()
     after = Clock().now()
     tap.settle()  # DDP has waited for what it has issued itself
@@ -371,7 +362,6 @@ def test_of_buckets_all_but_the_last_are_asked_for_when_they_are_over() -> None:
         timer.end("forward")
         works = [dist.all_reduce(torch.ones(1), async_op=True) for _ in range(3)]
         for work in works:
-            assert work is not None
             work.wait()
         calls = tap.end()
         if number == 0:  # how many there will be is not known yet
@@ -408,7 +398,6 @@ def make_a_step(tap: Tap, clock: Clock, number: int) -> tuple[PhaseTimer, list[C
     dist.all_reduce(torch.ones(1))
     work = dist.broadcast(torch.ones(1), src=0, async_op=True)
     timer.end("forward")
-    assert work is not None
     work.wait()
     timer.end("backward")
     return timer, tap.end()
@@ -466,7 +455,6 @@ def test_closing_leaves_no_trace() -> None:
     tap.close()
     assert functions() == before
     work = dist.all_reduce(torch.ones(1), async_op=True)
-    assert work is not None
     work.wait()
     assert tap.end() == []
     again = tapped()  # the groups take hooks once more

@@ -48,7 +48,6 @@ class Model(nn.Module):
         outputs: Tensor = self.norm(self.layer(inputs))
         seen = outputs.detach().clone()
         work = dist.all_reduce(seen, async_op=True)
-        assert work is not None
         work.wait()
         return outputs + seen
 
@@ -104,8 +103,7 @@ def test_nothing_of_the_tap_is_traced_and_it_sees_the_same_calls() -> None:
 
 
 @pytest.mark.parametrize(
-    ("trial", "expected"),
-    [(Trial(), False), (Trial(compile=True), True), (Trial(model="my.models:Net"), True)],
+    ("trial", "expected"), [(Trial(), False), (Trial(compile=True), True), (Trial(model="my.models:Net"), True)]
 )
 def test_it_is_kept_from_it_wherever_something_may_be_compiled(
     trial: Trial, expected: bool, monkeypatch: pytest.MonkeyPatch

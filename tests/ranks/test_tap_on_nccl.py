@@ -35,18 +35,23 @@ def tap(clock: CudaClock, alone: None, monkeypatch: pytest.MonkeyPatch) -> Itera
     tap.close()
 
 
-def step(gpu: Gpu, clock: CudaClock, tap: Tap) -> tuple[float, list[Call], list[Work]]:
-    """One step: backward sends a bucket after each third, and waits at its end. How long that took on the device, in
-    ns, and what the tap has recorded."""
+def begin(tap: Tap, clock: CudaClock) -> PhaseTimer:
+    """A step, up to its backward."""
     timer = PhaseTimer(clock)
     tap.begin(timer)
     timer.end("forward")
+    return timer
+
+
+def step(gpu: Gpu, clock: CudaClock, tap: Tap) -> tuple[float, list[Call], list[Work]]:
+    """One step: backward sends a bucket after each third, and waits at its end. How long that took on the device, in
+    ns, and what the tap has recorded."""
+    timer = begin(tap, clock)
     begin_ns = gpu.main.free_ns
     works = []
     for _ in range(BUCKETS):
         gpu.main.push(BACKWARD_NS)
         call = tap.before("all_reduce", 4, None, (), NCCL2 if gpu.is_nccl2 else STOCK_NCCL)
-        assert call is not None
         works.append(Work(gpu, TRANSFER_NS))
         tap.issued(call, works[-1], background=True)  # type: ignore[arg-type]
     for work in works:
@@ -83,12 +88,9 @@ def test_the_end_of_a_bucket_that_the_host_sends_is_when_the_host_says_so(gpu: G
     """What is marked on a stream in a thread of gloo's would lie behind all of backward."""
     gpu.is_nccl2 = False
     step(gpu, clock, tap)  # from now on the tap knows how many buckets there are
-    timer = PhaseTimer(clock)
-    tap.begin(timer)
-    timer.end("forward")
+    begin(tap, clock)
     gpu.main.push(BACKWARD_NS)
     call, work = tap.before("all_reduce", 4, None, (), ANOTHER), Work(gpu, TRANSFER_NS)
-    assert call is not None
     tap.issued(call, work, background=True)  # type: ignore[arg-type]
     assert call.notified == pytest.approx(gpu.now_ns, abs=MS / 10)
     assert call.awaited is None, "the tap's own wait was taken for the loop's"
@@ -115,12 +117,9 @@ def test_stock_nccl_holds_the_tensors_of_a_call_until_the_training_waits_for_it(
 ) -> None:
     """Else their memory would be given to others while NCCL reads it."""
     gpu.is_nccl2 = False
-    timer = PhaseTimer(clock)
-    tap.begin(timer)
-    timer.end("forward")
+    begin(tap, clock)
     work = Stashing(gpu, TRANSFER_NS)
     call = tap.before("all_reduce", 4, None, (), STOCK_NCCL)
-    assert call is not None
     tap.issued(call, work, background=True)  # type: ignore[arg-type]
     assert call.notified.event.over_ns == pytest.approx(work.end_ns, abs=MS / 10)
     assert work.stashed() is not None
@@ -138,11 +137,8 @@ def test_where_a_wait_on_one_stream_holds_up_others_none_is_put_in(
     monkeypatch.setattr(module, "is_called_by_torch", lambda: True)
     monkeypatch.setenv(variable, "1")
     tap = Tap(clock, nn.Linear(1, 1), buckets=True, overlaps=True, compiles=False)
-    timer = PhaseTimer(clock)
-    tap.begin(timer)
-    timer.end("forward")
+    begin(tap, clock)
     call = tap.before("all_reduce", 4, None, (), by)
-    assert call is not None
     tap.issued(call, Work(gpu, TRANSFER_NS), background=True)  # type: ignore[arg-type]
     assert call.notified is None
     tap.end()

@@ -15,41 +15,12 @@ from workers.instruments.clock import Clock
 from workers.instruments.progress import Progress
 from workers.instruments.records import StepRecord
 from workers.instruments.reporter import Reporter
-from workers.train import accumulation_window, samples_per_update, train
+from workers.train import train
 from workers.training.audit import shares
-from workers.training.data import Samples, Share
+from workers.training.data import Samples
 from workers.training.evaluate import evaluate
 from workers.training.models import make_model, with_sync_batchnorm
 from workers.training.optimizer import make_optimizer, optimize
-
-
-@pytest.mark.parametrize(
-    ("every", "batches", "steps", "rounds"),
-    [
-        (1, 3, 5, [[0], [1], [2], [3], [4]]),
-        (2, 4, 8, [[0, 1], [2, 3], [4, 5], [6, 7]]),
-        (2, 3, 6, [[0, 1], [2], [3, 4], [5]]),  # cut at the end of an epoch
-        (4, 3, 5, [[0, 1, 2], [3, 4]]),  # and at the end of all
-        (100, 1, 2, [[0], [1]]),
-    ],
-)
-def test_rounds_cover_every_step_once(every: int, batches: int, steps: int, rounds: list[list[int]]) -> None:
-    found = [list(accumulation_window(step, every, batches, steps)) for step in range(steps)]
-    assert found == [together for together in rounds for _ in together]
-
-
-def test_gradients_that_add_up_are_divided_by_all_their_samples() -> None:
-    share = Share(Samples(torch.zeros(10), torch.zeros(10)), batch_size=4, rank=0, world_size=2, seed=0)
-    assert len(share) == 3  # batches of 4, 4 and 2
-    assert samples_per_update(1, range(3), share, Trial(every=3)) == 10
-    assert samples_per_update(4, range(3, 5), share, Trial(every=2)) == 8
-    assert samples_per_update(5, range(5, 6), share, Trial(every=2)) == 2
-
-
-def test_ranks_that_step_alone_divide_by_each_batchs_own() -> None:
-    share = Share(Samples(torch.zeros(10), torch.zeros(10)), batch_size=4, rank=0, world_size=2, seed=0)
-    found = [samples_per_update(step, range(3), share, Trial(every=3, average="parameters")) for step in range(3)]
-    assert found == [4, 4, 2]
 
 
 def test_batchnorm_goes_into_every_hidden_layer_and_synchronised_refuses_the_cpu() -> None:

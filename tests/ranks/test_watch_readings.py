@@ -103,7 +103,6 @@ def read(reading: Reading | None) -> dict[str, Any] | None:
 
 def test_parameters_buffers_gradients_and_settings_are_read_by_name() -> None:
     facts = Training().step()
-    assert facts is not None
     names = ["0.weight", "0.bias", "1.weight", "1.bias", "3.weight", "3.bias"]
     assert [*facts["parameters"]] == [*facts["gradients"]] == names
     assert [*facts["buffers"]] == ["1.running_mean", "1.running_var", "1.num_batches_tracked"]
@@ -116,7 +115,6 @@ def test_gradients_are_sampled_before_they_are_averaged_and_after() -> None:
     training = Training()
     training.step()
     facts = training.step(lambda gradient: gradient.mul_(0.5))
-    assert facts is not None
     own, left = (torch.tensor(facts[name]).view(torch.float64) for name in ("own", "left"))
     assert len(own) > 20
     assert torch.equal(own / 2, left)
@@ -136,8 +134,6 @@ def test_gradients_that_an_optimizers_closure_computes_are_read_after_its_step()
         training.optimizer.step()
         readings.append(training.checks.optimizer_ends(training.optimizer))
     first, then, *_ = map(read, readings)
-    assert first is not None
-    assert then is not None
     assert "gradients" not in first
     assert "parameters" not in then
     assert len(then["gradients"]) == 6
@@ -242,7 +238,6 @@ def test_only_the_mean_of_losses_is_taken_for_one() -> None:
 def test_a_tensor_with_gaps_is_left_out_and_one_in_another_order_is_not() -> None:
     assert flat(torch.zeros(4, 6)[:, :3]) is None
     numbers = flat(torch.arange(6).reshape(2, 3).t())
-    assert numbers is not None
     assert numbers.tolist() == [0, 1, 2, 3, 4, 5]
 
 
@@ -252,6 +247,5 @@ def test_a_batch_that_backward_does_not_use_is_not_read() -> None:
     for iterator in (iter(loader), iter(loader)):
         watched.batch_is_fetched(next(iterator), iterator)
     facts = read(watched.backward_begins(None, 0))
-    assert facts is not None
     assert facts["batch"]["passes"] == 2
     assert watched.backward_begins(None, 0) is None

@@ -23,12 +23,7 @@ class Rank:
         self._batch, self._a_step = batches_before, a_step
         self._notes: list[int] = []
         self.steps = Steps(
-            0,
-            Watching(**{"skip": 2, **asked}),
-            cast(Reporter, self),
-            at_ns=0,
-            signs=batches_before,
-            over=self._end,
+            0, Watching(**{"skip": 2, **asked}), cast(Reporter, self), at_ns=0, signs=batches_before, over=self._end
         )
 
     def _end(self) -> None:

@@ -74,13 +74,11 @@ class Event:
         self.over_ns = stream.free_ns
 
     def wait(self, stream: Stream | None = None) -> None:
-        assert self.over_ns is not None
         (stream or self.gpu.current_stream()).wait_until(self.over_ns)
 
     def query(self) -> bool:
         self.gpu.check_captures("query")
         self.gpu.call("query")
-        assert self.over_ns is not None
         return self.over_ns <= self.gpu.now_ns
 
     def synchronize(self) -> None:
@@ -93,8 +91,6 @@ class Event:
         self.gpu.call("elapsed_time")
         if not (self.query() and later.query()):
             raise RuntimeError("CUDA error: device not ready")
-        assert self.over_ns is not None
-        assert later.over_ns is not None
         ticks = self.gpu.device_ns(later.over_ns) - self.gpu.device_ns(self.over_ns)
         assert ticks >= 0, "from a later to an earlier event"
         return float(np.float32(round(ticks / 500) * 500 / 1e6))
