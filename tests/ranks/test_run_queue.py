@@ -1,4 +1,4 @@
-"""How long a thread had no core, read from the kernel beside a process that wants the same core; and what loaders do."""
+"""How long a thread had no core, read from the kernel beside a process that wants the same core; and its loaders."""
 
 import errno
 import os
