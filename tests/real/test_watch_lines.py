@@ -21,7 +21,7 @@ OFTEN = ("collate", "checkpoint", "none")
 
 LATE = {  # the rank and the phase
     **dict.fromkeys(("dataset", "holds-lock", "collate", "collate-busy"), (1, "data")),
-    **dict.fromkeys(("library", "tokenizer", "workers-busy", "workers-sleep"), (1, "data")),
+    **dict.fromkeys(("comprehension", "library", "tokenizer", "workers-busy", "workers-sleep"), (1, "data")),
     **dict.fromkeys(("hook", "deep", "flat"), (1, "forward")),
     **dict.fromkeys(("function", "backward-hook"), (1, "backward")),
     **dict.fromkeys(("optimizer",), (1, "optimizer")),
@@ -131,7 +131,7 @@ def is_beside(place: str, kind: str) -> bool:
     return is_at(place, kind) or (kind in COLLECTED and is_at(f"garbage collection, {place.rpartition(', ')[2]}", kind))
 
 
-@pytest.mark.parametrize("kind", kinds(["collate", "deep", "hook", "clip", "item", "optimizer"]))
+@pytest.mark.parametrize("kind", kinds(["collate", "comprehension", "deep", "hook", "clip", "item", "optimizer"]))
 def test_the_caller_in_the_users_own_code_is_named(tmp_path: Path, kind: str) -> None:
     trial, _ = watch(tmp_path, kind)
     first = only_of(trial["findings"], "late_rank")["lines"][0]

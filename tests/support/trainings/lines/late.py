@@ -6,6 +6,7 @@ Rank 1 is late by about 20 ms a step, and by more where workers are, in:
     dataset          the dataset's `__getitem__`, which sleeps
     collate          `augment`, which the loader's collate function calls for each sample; it sleeps
     collate-busy     the same, in a loop of Python arithmetic
+    comprehension    the same, called in a list comprehension
     holds-lock       the collate function, in one long call of C code that holds Python's lock
     library          a pure Python function of the standard library, called by the collate function
     tokenizer        a tokenizer in Python, in a second file: the texts of rank 1 are longer
@@ -84,8 +85,8 @@ class Texts(Dataset):
 
 def augment(tokens):
     """Returns a sample in which every seventh token is hidden."""
-    if is_late("collate"):
-        time.sleep(LATE_S / BATCH)  # slow: collate
+    if is_late("collate") or is_late("comprehension"):
+        time.sleep(LATE_S / BATCH)  # slow: collate, comprehension
     if is_late("collate-busy"):
         noise, until = len(tokens), time.perf_counter() + LATE_S / BATCH
         while time.perf_counter() < until:  # slow: collate-busy
@@ -96,9 +97,12 @@ def augment(tokens):
 
 
 def collate(samples):
-    rows = []
-    for tokens, _ in samples:
-        rows.append(augment(tokens))  # calls: collate, collate-busy, two-large
+    if KIND == "comprehension":
+        rows = [augment(tokens) for tokens, _ in samples]  # calls: comprehension
+    else:
+        rows = []
+        for tokens, _ in samples:
+            rows.append(augment(tokens))  # calls: collate, collate-busy, two-large
     if is_late("library"):
         statistics.pstdev([token / 7 for row in rows for token in row] * 70)  # slow: library
     if is_late("holds-lock"):
