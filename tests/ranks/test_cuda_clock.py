@@ -42,8 +42,8 @@ class Worst:
         self.beyond_ns = max(self.beyond_ns, off_ns - self.holds_ns)
 
 
-def train(gpu: Gpu, clock: CudaClock, seconds: float, *, ahead: int = 1) -> Worst:
-    """Steps one after another, the host so many ahead of the device; they are read as the reporter does it."""
+def train(gpu: Gpu, clock: CudaClock, seconds: float) -> Worst:
+    """Steps one after another, the host one ahead of the device; they are read as the reporter does it."""
     draw, worst = random.Random(0), Worst(clock._reported_ns)
     queue: list[list[Mark]] = []
     end_ns, next_look = gpu.now_ns + seconds * S, 0
@@ -53,7 +53,7 @@ def train(gpu: Gpu, clock: CudaClock, seconds: float, *, ahead: int = 1) -> Wors
             gpu.main.push(draw.uniform(0.8, 1.2) * STEP_NS / 2)
             marks.append(clock.now())
         queue.append(marks)
-        until_ns = gpu.main.free_ns - ahead * STEP_NS
+        until_ns = gpu.main.free_ns - STEP_NS
         while gpu.now_ns < until_ns:
             gpu.now_ns = round(min(until_ns, max(next_look, gpu.now_ns)))
             gpu.launch_ns = draw.choice([3_000, 6_000, 40_000])

@@ -49,15 +49,15 @@ DOUBTFUL = {  # what is said in amber
 }
 OF_LAB = ("right", "ddp", "average-again", "evaluates")  # of mistakes.py
 RIGHT = (
-    *("fsdp2", "fsdp1", "zero", "averaged-parameters", "local-sgd", "pipeline"),
-    *("pipeline-alike", "tensor", "flat", "hooks", "weight-scaled", "gan"),
+    *("fsdp2", "fsdp1", "zero", "averaged-parameters", "local-sgd"),
+    *("pipeline-alike", "tensor", "hooks", "weight-scaled", "gan"),
     *("lora", "tied", "lbfgs", "unused", "powersgd", "accumulate"),
-    *("clip", "scaler", "schedule", "skip-nan", "join", "early", "fixed-batch", "synthetic", "sequential"),
+    *("clip", "scaler", "schedule", "skip-nan", "join", "early", "synthetic", "sequential"),
     *("subset", "iterable", "augmented"),
 )
 OF_FOUR = ("hierarchical", "hsdp")
 APART = (  # whose ranks are meant to differ
-    *("fsdp2", "fsdp1", "hsdp", "local-sgd", "pipeline", "pipeline-alike", "tensor"),
+    *("fsdp2", "fsdp1", "hsdp", "local-sgd", "pipeline-alike", "tensor"),
 )
 
 

@@ -157,12 +157,6 @@ def local_sgd(rank, world):
 
 
 @training
-def pipeline(rank, world):
-    """Rank 0 has the first layer and rank 1 the last: ranks differ in their parameters. The sums differ."""
-    return run_stages(nn.Sequential(nn.Linear(32, 64), nn.ReLU()) if rank == 0 else nn.Linear(64, 10), rank)
-
-
-@training
 def pipeline_alike(rank, world):
     """A pipeline whose stages have the same names, shapes and first values. The sums differ."""
     torch.manual_seed(0)
@@ -228,24 +222,6 @@ def tensor(rank, world):
 
 
 # Averages gradients by hand
-
-
-@training
-def flat(rank, world):
-    """All gradients are views of one buffer, which one all-reduce sums. The same seed replaces the broadcast."""
-    torch.manual_seed(0)
-    net = network()
-    buffer = torch.zeros(sum(parameter.numel() for parameter in net.parameters()))
-    parts = buffer.split([parameter.numel() for parameter in net.parameters()])
-    for parameter, part in zip(net.parameters(), parts, strict=True):
-        parameter.grad = part.view_as(parameter)
-    optimizer = sgd(net)
-    for inputs, labels in sharded():
-        buffer.zero_()
-        cross_entropy(net(inputs), labels).backward()
-        average([buffer])
-        optimizer.step()
-    return net.parameters()
 
 
 @training
@@ -515,14 +491,6 @@ def early(rank, world):
 
 
 # DDP with other data
-
-
-@training
-def fixed_batch(rank, world):
-    """Each rank trains on one batch of its own, over and over."""
-    model = DistributedDataParallel(network())
-    inputs = torch.randn(BATCH, 32)
-    return fit(model, sgd(model), [(inputs, inputs[:, :10].argmax(1))] * 80)
 
 
 @training
