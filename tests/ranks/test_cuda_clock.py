@@ -1,4 +1,4 @@
-"""The clock of a GPU, which is simulated: its times are within what is said of them, for hours, and nobody waits."""
+"""The clock of a GPU, which is simulated: its times are within what is said of them, and nobody waits."""
 
 import random
 import threading
@@ -64,14 +64,10 @@ def train(gpu: Gpu, clock: CudaClock, seconds: float) -> Worst:
     return worst
 
 
-@pytest.mark.parametrize(
-    ("ppm", "wobble_ppm"), [(-DRIFT_PPM, WOBBLE_PPM / 2), (60.0, 0.0), (DRIFT_PPM, WOBBLE_PPM / 2)]
-)
-def test_for_an_hour_times_are_within_what_is_said_of_them(
-    gpu: Gpu, clock: CudaClock, ppm: float, wobble_ppm: float
-) -> None:
-    gpu.ppm, gpu.wobble_ppm = ppm, wobble_ppm
-    worst = train(gpu, clock, 3600)
+@pytest.mark.parametrize("ppm", [-DRIFT_PPM, DRIFT_PPM])
+def test_for_half_an_hour_times_are_within_what_is_said_of_them(gpu: Gpu, clock: CudaClock, ppm: float) -> None:
+    gpu.ppm, gpu.wobble_ppm = ppm, WOBBLE_PPM / 2
+    worst = train(gpu, clock, 1800)
     assert worst.beyond_ns <= 0
     assert 0 < worst.off_ns < 25_000  # a tie that takes 40 µs is off by half of it
     assert max(said.error_ns for said in worst.said) < 60_000

@@ -148,15 +148,21 @@ def at(*moments_ms: float, samples: int = 4) -> ReplicaStep:
     return ReplicaStep(samples, 96, tuple(round(moment * MS) for moment in moments_ms))
 
 
-def test_each_replica_has_its_own_part_and_waits_in_the_gather(monkeypatch: pytest.MonkeyPatch) -> None:
-    clocks = [Simulated(), Simulated()]
+def told(monkeypatch: pytest.MonkeyPatch, clocks: Sequence[Simulated], *steps: ReplicaStep) -> list[Any]:
+    """What each replica says of a step, once all devices have made it."""
+    loops = Simulated(error_ns=1000)
     progress, seen = simulated(monkeypatch, *clocks)
-    seen[0].step, seen[1].step = at(101, 103, 103), at(102, 106, 106.5, samples=3)
-    loops = Simulated()
+    for replica, step in zip(seen, steps, strict=True):
+        replica.step = step
     progress.step(a_step(loops), loops)
     for clock in (loops, *clocks):
         clock.there = 200 * MS
-    steps = [message for replica in seen for message in replica.reporter.told()]  # type: ignore[attr-defined]
+    return [replica.reporter.told() for replica in seen]  # type: ignore[attr-defined]
+
+
+def test_each_replica_has_its_own_part_and_waits_in_the_gather(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = at(101, 103, 103), at(102, 106, 106.5, samples=3)
+    steps = [step for [step] in told(monkeypatch, [Simulated(), Simulated()], *parts)]
     assert [(step.rank, step.samples, step.loss) for step in steps] == [(0, 4, 2.5), (1, 3, 2.5)]
     assert [step.phases_ns for step in steps] == [
         (1 * MS, 2 * MS, 5 * MS, 4 * MS, 1 * MS),
@@ -183,28 +189,17 @@ def test_a_step_is_told_when_all_of_its_devices_have_made_it(monkeypatch: pytest
 @pytest.mark.parametrize("off", [-20 * MS, 20 * MS])
 def test_a_clock_that_is_off_leaves_no_phase_below_zero(monkeypatch: pytest.MonkeyPatch, off: int) -> None:
     """The console would refuse such a step, and all that comes with it."""
-    own, loops = Simulated(off), Simulated()
-    progress, [replica] = simulated(monkeypatch, own)
-    replica.step = at(101, 103, 103)
-    progress.step(a_step(loops), loops)
-    own.there = loops.there = 200 * MS
-    [step] = replica.reporter.told()  # type: ignore[attr-defined]
+    [[step]] = told(monkeypatch, [Simulated(off)], at(101, 103, 103))
     assert min(step.phases_ns) >= 0
     assert step.begin_ns <= step.collectives[0].enter_ns <= step.collectives[0].exit_ns
     assert sum(step.phases_ns) == step.end_ns - step.begin_ns
 
 
 def test_how_exact_a_replicas_clock_is_comes_before_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    clocks, loops = [Simulated(error_ns=7), Simulated(error_ns=9)], Simulated(error_ns=1000)
-    progress, seen = simulated(monkeypatch, *clocks)
-    for replica in seen:
-        replica.step = at(101, 103, 103)
-    progress.step(a_step(loops), loops)
-    for clock in (loops, *clocks):
-        clock.there = 200 * MS
-    told = [replica.reporter.told() for replica in seen]  # type: ignore[attr-defined]
-    assert [[type(message) for message in messages] for messages in told] == [[Tied, Step], [Tied, Step]]
-    assert [messages[0] for messages in told] == [Tied(rank=0, at_ns=5, error_ns=7), Tied(rank=1, at_ns=5, error_ns=9)]
+    clocks = [Simulated(error_ns=7), Simulated(error_ns=9)]
+    ties, steps = zip(*told(monkeypatch, clocks, at(101, 103, 103), at(101, 103, 103)), strict=True)
+    assert ties == (Tied(rank=0, at_ns=5, error_ns=7), Tied(rank=1, at_ns=5, error_ns=9))
+    assert [type(step) for step in steps] == [Step, Step]
 
 
 class Outputs:

@@ -24,7 +24,6 @@ from workers.instruments.page_locked import OnItsWay
 from workers.instruments.records import Call, PhaseTimer
 from workers.instruments.reporter import Reporter
 from workers.instruments.tap import Tap
-from workers.rank.group import leave_group
 from workers.relay.steps import Steps
 from workers.watch.encoder import NoteEncoder
 from workers.watch.notes import CODES, NONE
@@ -84,13 +83,11 @@ class Rank:
 
 
 @pytest.fixture
-def rank(gpu: Gpu, clock: CudaClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rank]:
+def rank(gpu: Gpu, clock: CudaClock, alone: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rank]:
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))  # else torch sets it
-    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
     made = Rank(gpu, clock)
     yield made
     made.tap.close()
-    leave_group()
 
 
 # Calls on another stream than the loop's
