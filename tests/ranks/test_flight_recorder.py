@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from ddptui.host.folders import module_folders
 from ddptui.wire.connection import LOGS, flight_record
 from workers.instruments import flight_recorder as module
 from workers.instruments.flight_recorder import OF_NCCL, OF_OTHERS, bounded, keep, recorded
-from workers.instruments.reporter import end_process
+from workers.instruments.reporter import STAYS_S, end_process
 
 C10D: Any = torch._C._distributed_c10d
 NEEDS_OWN = pytest.mark.skipif(not hasattr(C10D, OF_OTHERS), reason="this torch records nothing of gloo")
@@ -84,6 +85,23 @@ def test_the_backends_own_recorder_is_asked_first(
     assert record.get("entries") == (names and [{"profiling_name": name} for name in names])
 
 
+def test_a_recorder_is_asked_by_the_backends_own_name_the_groups_and_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str | None] = []
+
+    def dump(backend: str | None = None) -> bytes:
+        asked.append(backend)
+        if backend == "nccl":
+            raise RuntimeError("no flight recorder for nccl")
+        return record_of("all_reduce") if backend is None else EMPTY
+
+    monkeypatch.delattr(C10D, OF_NCCL, raising=False)
+    monkeypatch.setattr(C10D, OF_OTHERS, dump, raising=False)
+    assert recorded(["nccl2", "nccl"])["entries"] == [{"profiling_name": "all_reduce"}]
+    assert asked == ["nccl2", "nccl", None]
+
+
 def test_of_a_long_record_the_last_collectives_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     record = {"version": "2.10", "entries": [{"record_id": number} for number in range(1000)]}
     whole = bounded(record)
@@ -135,15 +153,23 @@ def test_without_a_group_or_a_console_there_is_nothing_to_keep(
     assert kept(logs) == []
 
 
-def test_the_log_says_first_where_the_rank_was(
+def test_the_log_says_first_where_the_rank_was_and_its_end_leaves_the_others_time_to_write(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What comes after it may hang."""
-    said: list[str] = []
-    killed: list[int] = []
+    """What comes after it may hang, or start no thread. And launchers end the other ranks once one has ended."""
+    said, killed = list[str](), list[int]()
+
+    def first() -> None:
+        said.append(capsys.readouterr().out)
+        if len(said) == 2:
+            raise RuntimeError("can't start new thread")
+
     monkeypatch.setattr(os, "kill", lambda _, number: killed.append(number))
-    end_process("stopped", lambda: said.append(capsys.readouterr().out))
-    [before] = said
-    assert before.startswith("stopped; meanwhile the rank was here:\n")
-    assert "end_process" in before
-    assert killed == [signal.SIGTERM]
+    began = time.monotonic()
+    end_process("stopped", first)
+    assert time.monotonic() - began >= STAYS_S
+    assert said[0].startswith("stopped; meanwhile the rank was here:\n")
+    assert "end_process" in said[0]
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        end_process("stopped", first)
+    assert killed == [signal.SIGTERM] * 2
