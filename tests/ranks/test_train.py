@@ -15,7 +15,7 @@ from workers.instruments.clock import Clock
 from workers.instruments.progress import Progress
 from workers.instruments.records import StepRecord
 from workers.instruments.reporter import Reporter
-from workers.train import train
+from workers.train import accumulation_window, train
 from workers.training.audit import shares
 from workers.training.data import Samples
 from workers.training.evaluate import evaluate
@@ -182,3 +182,18 @@ def test_replicas_of_one_process_have_a_part_of_its_batch_each() -> None:
     process = one_rank(trial, ranks=1)
     assert evaluate(process, model, SAMPLES).evaluated == 600
     assert max(model.sizes) == 16
+
+
+@pytest.mark.parametrize(
+    ("every", "batches", "steps", "rounds"),
+    [
+        (1, 3, 5, [[0], [1], [2], [3], [4]]),
+        (2, 4, 8, [[0, 1], [2, 3], [4, 5], [6, 7]]),
+        (2, 3, 6, [[0, 1], [2], [3, 4], [5]]),  # cut at the end of an epoch
+        (4, 3, 5, [[0, 1, 2], [3, 4]]),  # and at the end of all
+        (100, 1, 2, [[0], [1]]),
+    ],
+)
+def test_rounds_cover_every_step_once(every: int, batches: int, steps: int, rounds: list[list[int]]) -> None:
+    found = [list(accumulation_window(step, every, batches, steps)) for step in range(steps)]
+    assert found == [together for together in rounds for _ in together]
