@@ -2,9 +2,10 @@
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from workers.aggregate.buffer import in_memory_order, move_into_buffer
+from workers.aggregate.bucketed import split_by_size
+from workers.aggregate.buffer import group_by_dtype, in_memory_order, move_into_buffer
 
 
 def tensors() -> list[Tensor]:
@@ -28,14 +29,6 @@ def test_in_a_buffer_they_keep_their_numbers_and_their_strides() -> None:
         assert torch.equal(tensor, old / 4)
         assert tensor.stride() == old.stride()
         assert tensor.untyped_storage().data_ptr() == buffer.untyped_storage().data_ptr()
-
-
-def test_what_lies_in_its_place_stays_there() -> None:
-    laid = tensors()
-    buffer = move_into_buffer(laid)
-    places = [tensor.data_ptr() for tensor in laid]
-    assert move_into_buffer(laid, buffer) is buffer
-    assert [tensor.data_ptr() for tensor in laid] == places
 
 
 def step(*, buffered: bool) -> Tensor:
@@ -67,3 +60,33 @@ def test_as_a_vector_each_shares_its_memory() -> None:
 def test_a_vector_wants_all_of_the_memory() -> None:
     with pytest.raises(RuntimeError, match="view size is not compatible"):
         in_memory_order(torch.randn(4, 6)[:, :3])
+
+
+def test_a_buffer_takes_tensors_in_and_leaves_alone_what_lies_there() -> None:
+    tensors = [torch.arange(3.0), torch.arange(4.0).view(2, 2), torch.tensor(7.0)]
+    buffer = move_into_buffer(tensors)
+    assert buffer.tolist() == [0, 1, 2, 0, 1, 2, 3, 7]
+    buffer *= 2
+    assert tensors[1].tolist() == [[0, 2], [4, 6]]
+    assert move_into_buffer(tensors, buffer) is buffer
+    assert buffer.tolist() == [0, 2, 4, 0, 2, 4, 6, 14]
+    fresh = [torch.zeros(8)]
+    assert move_into_buffer(fresh, buffer) is buffer
+    assert fresh[0].data_ptr() == buffer.data_ptr()
+    assert not buffer.any()
+    assert move_into_buffer([torch.ones(2)], buffer) is not buffer
+
+
+def test_dtypes_are_told_apart_in_order() -> None:
+    tensors = [torch.zeros(1), torch.zeros(1, dtype=torch.int64), torch.ones(2)]
+    assert [[len(tensor) for tensor in alike] for alike in group_by_dtype(tensors)] == [[1, 2], [1]]
+
+
+def test_a_bucket_is_full_when_it_has_crossed_its_size() -> None:
+    sizes = [3, 3, 3, 10, 1]
+    parameters = [nn.Parameter(torch.zeros(size)) for size in sizes]
+    assert [[len(one) for one in bucket] for bucket in split_by_size(parameters, 4 * 4)] == [[3, 3], [3, 10], [1]]
+    assert len(split_by_size(parameters, 1)) == 5
+    assert len(split_by_size(parameters, 1e9)) == 1
+    parameters[2] = nn.Parameter(torch.zeros(3, dtype=torch.float64))
+    assert [[len(one) for one in bucket] for bucket in split_by_size(parameters, 1e9)] == [[3, 3], [3], [10, 1]]

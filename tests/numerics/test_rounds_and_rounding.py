@@ -1,5 +1,5 @@
 """What is not the big batch, and how far it is from it: averaging less often, averaging parameters under Adam, lossy
-gradients; and what BatchNorm's buffers become."""
+gradients, and what BatchNorm's buffers become; forward in a shorter type, the scale of float16, and clipping."""
 
 from typing import Any
 
@@ -7,17 +7,21 @@ import msgspec
 import pytest
 import torch
 import torch.distributed as dist
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from ddptui.analysis.correctness import error_bound
+from ddptui.config.strategies import EXACT, STRATEGIES
 from ddptui.config.trial import Trial
-from tests.numerics.learning import Said, learn
-from tests.numerics.ranks import Learned, leave_behind, run
+from tests.numerics.ranks import Learned, Said, learn, leave_behind, run
+from workers import train as loop
 from workers.aggregate import strategy_of
 from workers.aggregate.ddp_powersgd import WHOLE_STEPS, DDPPowerSGD
+from workers.training.models import make_model
+from workers.training.optimizer import TYPES, autocast, make_scaler
 
 RANKS = 3
-STEPS = 24
+STEPS = 16
 TRIAL = Trial(
     model="mlp", width=12, depth=2, dataset="random", shape=(5,), samples=96, classes=4, batch_size=12, steps=STEPS,
     dtype="float64", momentum=0.9, lr=0.1, world_size=RANKS, warmup_steps=0,
@@ -45,6 +49,34 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
+SHORT_STEPS = 6
+OVERFLOWS_AT = 2
+CLIP = 0.1
+SHORT = Trial(
+    model="tests.numerics.convolutions:make", dataset="random", shape=(3, 6, 5), samples=66, classes=4, batch_size=11,
+    steps=SHORT_STEPS, lr=0.1, momentum=0.9, world_size=RANKS, warmup_steps=0, hash_every=1,
+)  # fmt: skip
+AVERAGING = [name for name in STRATEGIES if name not in ("none", "ddp_powersgd")]
+
+
+def in_short_types() -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for name in AVERAGING:
+        types = TYPES if name in ("all_reduce", "bucketed", "ddp") else ("fp16",)
+        found |= {f"{name}-{amp}": {"strategy": name, "amp": amp, "channels_last": True} for amp in types}
+    found["none-fp16"] = {"strategy": "none", "amp": "fp16"}
+    found["parameters-fp16"] = {"strategy": "flat", "average": "parameters", "amp": "fp16"}
+    found["every-fp16"] = {"strategy": "bucketed", "every": 2, "amp": "fp16"}
+    found["adam-fp16"] = {"strategy": "all_reduce", "optimizer": "adam", "amp": "fp16"}
+    found["clip"] = {"strategy": "all_reduce", "clip_norm": CLIP}
+    found["clip-fp16"] = {"strategy": "all_reduce", "clip_norm": CLIP, "amp": "fp16"}
+    found["clip-too-early"] = found["clip-fp16"]
+    return found
+
+
+SHORT_CASES = in_short_types()
+
+
 def trial_of(name: str) -> Trial:
     return msgspec.structs.replace(TRIAL, **CASES[name])
 
@@ -65,7 +97,6 @@ def telescope(rank: int) -> tuple[float, float]:
         network(inputs).square().sum().backward()
         [own] = torch.autograd.grad(model(inputs).square().sum(), [model.weight])
         dist.all_reduce(own)
-        assert model.weight.grad is not None
         given += model.weight.grad
         true += own / RANKS
     [kept] = strategy.state.error_dict.values()
@@ -73,26 +104,77 @@ def telescope(rank: int) -> tuple[float, float]:
     return (given - true).norm().item(), (given + kept.view(8, 8) / RANKS - true).norm().item()
 
 
+class Scales:
+    """Keeps what the scale is after each update, and lets the step after `OVERFLOWS_AT` overflow on rank 1 alone."""
+
+    def __init__(self, rank: int, *, overflows: bool) -> None:
+        self.seen: list[float] = []
+        self._step = 0
+        self._overflows = overflows and rank == 1
+        self._on_device = loop.on_device
+
+    def on_device(self, trial: Trial, batch: tuple[Tensor, Tensor], device: torch.device) -> tuple[Tensor, Tensor]:
+        inputs, labels = self._on_device(trial, batch, device)
+        self._step += 1
+        return (inputs * 1e30 if self._overflows and self._step == OVERFLOWS_AT + 1 else inputs), labels
+
+    def scaler(self, trial: Trial, device: torch.device) -> torch.amp.GradScaler:
+        enabled = make_scaler(trial, device).is_enabled()
+        scaler = torch.amp.GradScaler(device.type, init_scale=2.0**10, enabled=enabled)  # nothing overflows by itself
+        update = scaler.update
+
+        def updated() -> None:
+            update()
+            self.seen.append(scaler.get_scale())
+
+        setattr(scaler, "update", updated)  # noqa: B010
+        return scaler
+
+
+def run_case(name: str, rank: int, *, overflows: bool) -> tuple[dict[str, Tensor], Said, list[float]]:
+    trial = msgspec.structs.replace(SHORT, **SHORT_CASES[name])
+    scales = Scales(rank, overflows=overflows)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "on_device", scales.on_device)
+        patch.setattr(loop, "make_scaler", scales.scaler)
+        if name == "clip-too-early":
+            patch.setattr(torch.amp.GradScaler, "unscale_", lambda *_: None)  # then the optimizer does it, at the end
+        tensors, said = learn(rank, trial, strategy_of(trial))
+    return tensors, said, scales.seen
+
+
 def run_rank(rank: int, folder: str) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=RANKS)
-    learned, said = {}, {}
+    learned, said, scales = {}, {}, {}
     for name in CASES:
         learned[name], said[name] = learn(rank, trial_of(name), strategy_of(trial_of(name)))
-    leave_behind(folder, rank, learned, (said, telescope(rank)))
+    far = telescope(rank)
+    torch.set_default_dtype(torch.float32)
+    for name in SHORT_CASES:
+        overflows = name.endswith("fp16") and not name.startswith("clip")
+        learned[name], said[name], scales[name] = run_case(name, rank, overflows=overflows)
+    leave_behind(folder, rank, learned, (said, far, scales))
 
 
 class World(msgspec.Struct):
     learned: list[Learned]
     said: list[dict[str, Said]]
     telescopes: list[tuple[float, float]]
+    scales: list[dict[str, list[float]]]
+
+    def hashes(self, name: str) -> list[list[dict[str, str]]]:
+        """Step by step, of each rank."""
+        fingerprints = [said[name].fingerprints for said in self.said]
+        return [[mark.parameters for mark in step] for step in zip(*fingerprints, strict=True)]
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     folder = tmp_path_factory.mktemp("world")
-    learned, heard = run(run_rank, (str(folder),), RANKS, folder, tuple[dict[str, Said], tuple[float, float]])
-    return World(learned, [said for said, _ in heard], [found for _, found in heard])
+    kind = tuple[dict[str, Said], tuple[float, float], dict[str, list[float]]]
+    learned, heard = run(run_rank, (str(folder),), RANKS, folder, kind)
+    return World(learned, *map(list, zip(*heard, strict=True)))
 
 
 def apart(a: dict[str, Tensor], b: dict[str, Tensor]) -> float:
@@ -137,20 +219,14 @@ def test_averaging_less_often_is_something_else(world: World, every: int) -> Non
 def test_rounding_stays_within_its_band_and_is_seen(world: World, name: str) -> None:
     """The band is (n + 1) u (analysis/correctness.py). Less than a hundredth of it: then nothing would be rounded."""
     limit = error_bound(trial_of(name))
-    assert limit is not None
     for said in world.said:
-        audit = said[name].audit
-        assert audit is not None
-        assert audit.error is not None
-        assert limit / 100 < audit.error < limit
+        assert limit / 100 < said[name].audit.error < limit
     assert apart(world.learned[0][name], world.learned[1][name]) == 0
 
 
 def test_bfloat16_has_three_bits_less_than_float16(world: World) -> None:
-    half, brain = (world.said[0][name].audit for name in ("ddp_fp16", "ddp_bf16"))
-    assert half is not None
-    assert brain is not None
-    assert brain.error / half.error == pytest.approx(8, rel=0.5)
+    half, brain = (world.said[0][name].audit.error for name in ("ddp_fp16", "ddp_bf16"))
+    assert brain / half == pytest.approx(8, rel=0.5)
 
 
 @pytest.mark.parametrize(("name", "bits"), [("ddp_fp16", 11), ("ddp_bf16", 8)])
@@ -170,10 +246,7 @@ def test_powersgd_leaves_much_out_and_loses_nothing(world: World) -> None:
 @pytest.mark.parametrize("name", ["ddp_powersgd", "ddp_powersgd-large"])
 def test_powersgd_agrees_on_all_ranks_and_the_audit_says_how_far_it_is(world: World, name: str) -> None:
     assert apart(world.learned[0][name], world.learned[1][name]) == 0
-    audit = world.said[0][name].audit
-    assert audit is not None
-    assert audit.error is not None
-    assert audit.error > 0.01
+    assert world.said[0][name].audit.error > 0.01
 
 
 @pytest.mark.parametrize("rounds", ["", "-every"])
@@ -194,3 +267,75 @@ def test_buffers_that_nobody_shares_go_farther_apart(world: World) -> None:
         return apart(*({key: rank[name][key] for key in rank[name] if "mean" in key} for rank in world.learned[:2]))
 
     assert spread("norm-none") > spread("norm-all_reduce") > 0
+
+
+def test_in_short_types_all_ranks_end_with_the_same_bits(world: World) -> None:
+    for name in SHORT_CASES:
+        first = world.learned[0][name]
+        assert all(tensor.isfinite().all() for tensor in first.values()), name
+        assert name.startswith("none") or all(apart(rank[name], first) == 0 for rank in world.learned), name
+
+
+def test_an_overflow_on_one_rank_skips_the_step_on_all_and_halves_their_scale(world: World) -> None:
+    expected = [2.0**10] * OVERFLOWS_AT + [2.0**9] * (SHORT_STEPS - OVERFLOWS_AT)
+    for name in [*(f"{name}-fp16" for name in AVERAGING), "adam-fp16"]:
+        assert all(scales[name] == expected for scales in world.scales), name
+        steps = world.hashes(name)
+        assert all(rank == steps[0][0] for rank in steps[0]), name
+        assert steps[OVERFLOWS_AT] == steps[OVERFLOWS_AT - 1], name
+        assert steps[OVERFLOWS_AT + 1] != steps[OVERFLOWS_AT] != steps[0], name
+
+
+def test_gradients_that_add_up_are_scaled_and_looked_through_once_a_round(world: World) -> None:
+    """Steps 2 and 3 are a round, which is skipped."""
+    assert all(scales["every-fp16"] == [2.0**10, 2.0**9, 2.0**9] for scales in world.scales)
+    steps = world.hashes("every-fp16")
+    assert steps[1] == steps[2] == steps[3] != steps[5]
+
+
+def test_where_each_rank_steps_by_itself_it_skips_by_itself(world: World) -> None:
+    for name in ("none-fp16", "parameters-fp16"):
+        assert [scales[name][-1] for scales in world.scales] == [2.0**10, 2.0**9, 2.0**10]
+
+
+def test_the_scale_is_taken_off_before_clipping(world: World) -> None:
+    """Three times its roundoff a step is what float16 may do; what is clipped a thousand times too short is far off."""
+    true, late, early = (world.learned[0][name] for name in ("clip", "clip-fp16", "clip-too-early"))
+    limit = 3 * SHORT_STEPS * 2.0**-11 * CLIP
+    assert 0 < apart(late, true) < limit
+    assert apart(early, true) > 3 * limit
+
+
+def test_in_short_types_the_audit_still_finds_the_mean(world: World) -> None:
+    exact = [f"{name}-{amp}" for name in AVERAGING for amp in TYPES if not STRATEGIES[name].rounding]
+    for name in SHORT_CASES.keys() & {*exact}:
+        for said in world.said:
+            assert said[name].audit.error < EXACT["float32"], name
+
+
+# One batch in a shorter type
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("amp", TYPES)
+def test_products_are_short_and_the_rest_is_not(amp: str) -> None:
+    seen: dict[type[nn.Module], torch.dtype] = {}
+    model = make_model(Trial(model="net"), (1, 28, 28), 10)
+    for module in model.modules():
+        module.register_forward_hook(lambda module, _, outputs: seen.update({type(module): outputs.dtype}))
+    with autocast(Trial(amp=amp), CPU):
+        loss = F.cross_entropy(model(torch.randn(3, 1, 28, 28)), torch.zeros(3, dtype=torch.long), reduction="sum")
+    loss.backward()
+    assert seen[nn.Conv2d] == seen[nn.Linear] == TYPES[amp]
+    assert loss.dtype == torch.float32
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+    assert {parameter.grad.dtype for parameter in model.parameters()} == {torch.float32}
+
+
+def test_without_amp_there_is_no_scale_and_nothing_is_short() -> None:
+    assert not make_scaler(Trial(), CPU).is_enabled()
+    assert not make_scaler(Trial(amp="bf16"), CPU).is_enabled()
+    assert make_scaler(Trial(amp="fp16"), CPU).is_enabled()
+    with autocast(Trial(), CPU):
+        assert nn.Linear(2, 2)(torch.zeros(1, 2)).dtype == torch.float32

@@ -1,11 +1,14 @@
 """Ranks inside the tests' own process."""
 
 import gc
+from collections.abc import Iterator
 
 import pytest
+import torch.distributed as dist
 
 from tests.support.simulated_gpu import Gpu, simulated
 from workers.instruments.cuda_clock import CudaClock
+from workers.rank.group import leave_group
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -24,3 +27,12 @@ def gpu() -> Gpu:
 @pytest.fixture
 def clock(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> CudaClock:
     return simulated(monkeypatch, gpu)
+
+
+@pytest.fixture
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A group of one."""
+    meet = tmp_path_factory.mktemp("group") / "meet"
+    dist.init_process_group("gloo", init_method=f"file://{meet}", rank=0, world_size=1)
+    yield
+    leave_group()

@@ -52,17 +52,6 @@ def test_all_ranks_together_see_each_sample_once_in_the_order_of_one_process(
     assert sorted(flat(alone)) == list(range(count))
 
 
-@given(st.integers(1, 60), st.integers(1, 20))
-def test_a_share_knows_the_size_of_every_global_batch(count: int, batch_size: int) -> None:
-    share = Share(numbered(count), batch_size=batch_size, rank=0, world_size=1, seed=0)
-    assert [share.samples_in(number) for number in range(len(share))] == [len(batch) for batch in share]
-
-
-def test_every_epoch_has_another_order_and_it_follows_from_the_seed() -> None:
-    assert shares(40, 10, 2, epoch=0) == shares(40, 10, 2, epoch=0)
-    assert shares(40, 10, 2, epoch=0) != shares(40, 10, 2, epoch=1)
-
-
 def test_it_shuffles_as_torchs_sampler_does() -> None:
     from torch.utils.data import DistributedSampler
 
@@ -82,23 +71,12 @@ def test_the_digits_are_all_there() -> None:
     assert labels.shape == (1437,)
 
 
-def test_a_batch_may_be_empty() -> None:
-    inputs, labels = load(Trial(), (1, 28, 28), CPU).train[[]]
-    assert inputs.shape == (0, 1, 28, 28)
-    assert labels.shape == (0,)
-
-
 @pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32), (1, 8, 8)])
 def test_images_are_fitted_to_what_the_model_wants(shape: tuple[int, ...]) -> None:
     images = torch.randint(0, 256, (5, 1, 8, 8), dtype=torch.uint8)
     fitted = resize(images, shape)
     assert fitted.shape == (5, *shape)
     assert fitted.dtype == torch.uint8
-
-
-def test_colours_are_averaged_into_grey() -> None:
-    colours = torch.tensor([30, 60, 90], dtype=torch.uint8).reshape(1, 3, 1, 1).expand(1, 3, 8, 8)
-    assert (resize(colours, (1, 8, 8)) == 60).all()
 
 
 def test_random_samples_follow_from_the_seed_and_take_any_shape() -> None:

@@ -11,14 +11,11 @@ from ddptui.config.trial import Trial
 from ddptui.text.words import OLDER
 from ddptui.wire.messages import Failed, Hello
 from tests.support.failing import failing
-from workers.dp import make_replica_state
-from workers.instruments.delays import RankDelays
-from workers.instruments.gpu import peak_bytes, peak_reserved_bytes, reserved_bytes, used_bytes
-from workers.instruments.reporter import Reporter, within_limits
+from tests.support.worlds import one_rank
 from workers.rank import group
 from workers.rank.device import CPU, DeviceChoice, choose_backend, choose_device, describe
 from workers.rank.group import FROM_ENVIRONMENT, join_group
-from workers.rank.process import Rank, hello, rank_process
+from workers.rank.process import hello, rank_process
 from workers.training import evaluate as evaluation
 
 TOO_OLD = (
@@ -104,49 +101,23 @@ def test_too_few_gpus_leave_the_cpu_and_a_reason(
 
 
 @pytest.mark.parametrize(
-    ("gpus", "trial", "error"),
+    ("gpus", "trial", "needs", "remedy"),
     [
-        (
-            1,
-            {"device": "cuda"},
-            "device = 'cuda' needs a GPU a rank: 2 ranks here, 1 GPU; let them share with share_gpu = true, over gloo, "
-            "or take fewer ranks, or device = 'cpu'",
-        ),
-        (
-            3,
-            {"device": "cuda", "gpus_per_rank": 2},
-            "device = 'cuda' needs 2 GPUs a rank: 2 ranks here, 3 GPUs; take fewer ranks, or device = 'cpu'",
-        ),
-        (
-            1,
-            {"device": "cuda", "backend": "nccl"},
-            "device = 'cuda' needs a GPU a rank: 2 ranks here, 1 GPU; let them share with share_gpu = true and "
-            "backend = 'auto', over gloo, or take fewer ranks, or device = 'cpu'",
-        ),
-        (
-            1,
-            {"device": "cuda", "strategy": "ring"},
-            "device = 'cuda' needs a GPU a rank: 2 ranks here, 1 GPU; take fewer ranks, or device = 'cpu'",
-        ),
-        (
-            1,
-            {"device": "cuda", "launch": "dp"},
-            "device = 'cuda' needs a GPU a replica: 2 replicas here, 1 GPU; take fewer replicas, or device = 'cpu'",
-        ),
+        (1, {}, "a GPU a rank: 2 ranks here, 1 GPU", "let them share with share_gpu = true, over gloo, or take"),
+        (3, {"gpus_per_rank": 2}, "2 GPUs a rank: 2 ranks here, 3 GPUs", "take fewer ranks"),
+        (1, {"backend": "nccl"}, "a GPU a rank: 2 ranks here, 1 GPU", "let them share with share_gpu = true and"),
+        (1, {"strategy": "ring"}, "a GPU a rank: 2 ranks here, 1 GPU", "take fewer ranks"),
+        (1, {"launch": "dp"}, "a GPU a replica: 2 replicas here, 1 GPU", "take fewer replicas"),
     ],
-)
-def test_who_wants_gpus_is_told_how_many_are_missing(driver: Any, gpus: int, trial: dict[str, Any], error: str) -> None:
+)  # fmt: skip
+def test_who_wants_gpus_is_told_how_many_are_missing(
+    driver: Any, gpus: int, trial: dict[str, Any], needs: str, remedy: str
+) -> None:
     driver(gpus)
     with pytest.raises(RuntimeError) as raised:
-        choose_device(Trial(**trial), 0, range(2))
-    assert str(raised.value) == error
-
-
-def test_a_rank_alone_is_not_told_to_take_fewer(driver: Any) -> None:
-    driver(1)
-    with pytest.raises(RuntimeError) as raised:
-        choose_device(Trial(device="cuda", gpus_per_rank=2), 0, range(1))
-    assert str(raised.value) == "device = 'cuda' needs 2 GPUs a rank: 1 rank here, 1 GPU; device = 'cpu'"
+        choose_device(Trial(device="cuda", **trial), 0, range(2))
+    assert str(raised.value).startswith(f"device = 'cuda' needs {needs}; {remedy}")
+    assert str(raised.value).endswith(", or device = 'cpu'")
 
 
 @pytest.mark.parametrize("visible", ["", "-1"])
@@ -164,15 +135,11 @@ def test_what_hides_every_gpu_is_named(driver: Any, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("words", "visible", "told"),
     [
-        (
-            "Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU",
-            None,
-            "Found no NVIDIA driver on your system: CUDA takes an NVIDIA GPU and its driver, which",
-        ),
+        ("Found no NVIDIA driver on your system. Please check", None, "Found no NVIDIA driver on your system: CUDA"),
         ("No CUDA GPUs are available", "7", "No CUDA GPUs are available (CUDA_VISIBLE_DEVICES is '7'): CUDA takes"),
         (TOO_OLD, None, "The NVIDIA driver on your system is too old (found version 11040): update the driver, or"),
     ],
-)
+)  # fmt: skip
 def test_torchs_own_words_are_one_line_with_a_remedy(
     driver: Any, monkeypatch: pytest.MonkeyPatch, words: str, visible: str | None, told: str
 ) -> None:
@@ -189,8 +156,8 @@ def test_torchs_own_words_are_one_line_with_a_remedy(
 
 def test_a_torch_without_cuda_says_so(driver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     driver(0, failing(AssertionError("Torch not compiled with CUDA enabled")))
-    monkeypatch.setattr(torch.version, "cuda", None)
-    monkeypatch.setattr(torch.version, "hip", None)
+    for platform in ("cuda", "hip"):
+        monkeypatch.setattr(torch.version, platform, None)
     with pytest.raises(RuntimeError, match="this torch is built without CUDA: install one that has it"):
         choose_device(Trial(device="cuda"), 0, range(1))
 
@@ -206,29 +173,18 @@ def test_gpus_that_the_driver_counts_and_torch_cannot_use_are_none(driver: Any) 
         choose_device(Trial(device="cuda"), 0, range(2))
 
 
-def test_however_long_a_reason_is_a_hello_can_carry_it(driver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    driver(2, failing(RuntimeError("Error\n" * 500)))
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-22222222-bbbb," * 50)
-    words = hello(Trial(), 0, choose_device(Trial(), 0, range(2)), threads=1)
-    assert words.device_why.startswith("Error Error")
-    assert within_limits(words) is words
-
-
 @pytest.mark.parametrize(
-    ("device", "shared", "backend", "why"),
+    ("trial", "device", "shared", "chosen"),
     [
-        (CPU, False, "gloo", "the ranks are on the CPU"),
-        (GPU, False, "nccl", "the ranks are on GPUs"),
-        (GPU, True, "gloo", "ranks share a GPU, which NCCL refuses"),
+        ({}, CPU, False, ("gloo", "the ranks are on the CPU")),
+        ({}, GPU, False, ("nccl", "the ranks are on GPUs")),
+        ({}, GPU, True, ("gloo", "ranks share a GPU, which NCCL refuses")),
+        ({"backend": "gloo"}, GPU, False, ("gloo", "the trial says so")),
+        ({"backend": "nccl"}, GPU, False, ("nccl", "the trial says so")),
     ],
 )
-def test_a_backend_that_is_left_open_has_a_reason(device: torch.device, shared: bool, backend: str, why: str) -> None:
-    assert choose_backend(Trial(), device, shared) == (backend, why)
-
-
-def test_a_backend_that_is_said_is_taken() -> None:
-    assert choose_backend(Trial(backend="gloo"), GPU, shared=False) == ("gloo", "the trial says so")
-    assert choose_backend(Trial(backend="nccl"), GPU, shared=False) == ("nccl", "the trial says so")
+def test_a_backend_has_a_reason(trial: Any, device: torch.device, shared: bool, chosen: tuple[str, str]) -> None:
+    assert choose_backend(Trial(**trial), device, shared) == chosen
 
 
 @pytest.mark.parametrize(
@@ -282,13 +238,9 @@ def made_up_mpi(monkeypatch: pytest.MonkeyPatch, rank: int, world_size: int) -> 
     return made
 
 
-def rank_of(trial: Trial, rank: int, device: torch.device = CPU) -> Rank:
-    return Rank(trial, rank, trial.world_size, device, Reporter(rank), RankDelays((), rank, seed=0, warmup_steps=0))
-
-
 def test_mpi_says_itself_who_is_which_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     made = made_up_mpi(monkeypatch, rank=1, world_size=2)
-    join_group(rank_of(Trial(backend="mpi", launch="task"), 1), FROM_ENVIRONMENT)
+    join_group(one_rank(Trial(backend="mpi", launch="task"), 1), FROM_ENVIRONMENT)
     assert [list(each) for each in made] == [["mpi"]]
     assert list(made[0]["mpi"]) == ["timeout"]  # no store, no rank: torch warns of those that MPI passes over
 
@@ -297,13 +249,13 @@ def test_ranks_that_mpirun_has_not_started_are_told_so(monkeypatch: pytest.Monke
     made = made_up_mpi(monkeypatch, rank=0, world_size=1)
     told = r"MPI says rank 0 of 1, the trial rank 1 of 2: start the ranks by hand, `mpirun -n 2 "
     with pytest.raises(RuntimeError, match=told):
-        join_group(rank_of(Trial(backend="mpi", launch="task"), 1), FROM_ENVIRONMENT)
+        join_group(one_rank(Trial(backend="mpi", launch="task"), 1), FROM_ENVIRONMENT)
     assert made[-1] == {}, "the group was not left"
 
 
 def test_ranks_that_share_a_gpu_meet_over_gloo(monkeypatch: pytest.MonkeyPatch) -> None:
     made = made_up_mpi(monkeypatch, rank=0, world_size=2)
-    me = rank_of(Trial(share_gpu=True), 0, GPU)
+    me = one_rank(Trial(share_gpu=True), device=GPU)
     join_group(me, FROM_ENVIRONMENT)
     me.shares_gpu = True
     join_group(me, FROM_ENVIRONMENT)
@@ -313,8 +265,8 @@ def test_ranks_that_share_a_gpu_meet_over_gloo(monkeypatch: pytest.MonkeyPatch) 
 def test_nccl_is_told_its_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Any] = []
     monkeypatch.setattr(dist, "init_process_group", lambda backend, **options: made.append((backend, options)))
-    join_group(rank_of(Trial(), 0, GPU), FROM_ENVIRONMENT)
-    join_group(rank_of(Trial(), 0), FROM_ENVIRONMENT)
+    join_group(one_rank(Trial(), device=GPU), FROM_ENVIRONMENT)
+    join_group(one_rank(Trial()), FROM_ENVIRONMENT)
     assert [(backend, options["device_id"]) for backend, options in made] == [("nccl", GPU), ("gloo", None)]
 
 
@@ -334,33 +286,6 @@ def test_a_rank_says_what_it_computes_on(trial: dict[str, Any], device: torch.de
     assert hello(Trial(**trial), 1, DeviceChoice(device, "because"), threads=1).device == name
 
 
-@pytest.mark.parametrize(("device", "names"), [(GPU, ["cuda:1", "cuda:2"]), (CPU, ["cpu (thread, CPU stand-in)"] * 2)])
-def test_each_replica_introduces_itself_with_its_own_device(
-    monkeypatch: pytest.MonkeyPatch, device: torch.device, names: list[str]
-) -> None:
-    said: list[Any] = []
-    monkeypatch.setattr("workers.instruments.reporter.Reporter.send", lambda _, words: said.append(words))
-    monkeypatch.setattr("workers.replicas.replicas.clock_of", lambda device: f"the clock of {device}")
-    for figure in ("used_bytes", "reserved_bytes"):
-        monkeypatch.setattr(f"workers.instruments.gpu.{figure}", lambda device: device)
-    me = rank_of(Trial(launch="dp", world_size=3, threads=1), 0, device)
-    first, *others = [make_replica_state(me, rank) for rank in range(3)]
-    assert first.reporter is me.reporter
-    assert [words.device for words in said] == names
-    for monitor, rank in zip(others, (1, 2), strict=True):
-        own = device if device.type == "cpu" else torch.device("cuda", rank)
-        assert (monitor.device, monitor.clock) == (own, f"the clock of {own}")
-        assert monitor.reporter.meter.memory() == (own, own)
-
-
-def test_a_hello_has_the_reasons() -> None:
-    words = hello(Trial(), 1, DeviceChoice(CPU, "1 GPU for 2 ranks"), threads=1)
-    assert (words.device_why, words.backend, words.backend_why) == (
-        "1 GPU for 2 ranks", "gloo", "the ranks are on the CPU",
-    )  # fmt: skip
-    assert hello(Trial(launch="dp"), 1, DeviceChoice(CPU), threads=1).backend is None
-
-
 @pytest.mark.parametrize("trial", [Trial(device="cuda"), Trial(device="cpu", backend="nccl")])
 def test_a_rank_without_a_device_or_a_group_says_hello_before_it_fails(
     driver: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], trial: Trial
@@ -378,18 +303,6 @@ def test_a_rank_without_a_device_or_a_group_says_hello_before_it_fails(
     capsys.readouterr()
 
 
-def test_memory_is_that_of_the_device_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not of the current one, which in another thread is the first."""
-    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device=GPU: 100 + device.index)
-    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device=GPU: 200 + device.index)
-    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device=GPU: 300 + device.index)
-    monkeypatch.setattr(torch.cuda, "max_memory_reserved", lambda device=GPU: 400 + device.index)
-    third = torch.device("cuda", 2)
-    figures = (used_bytes, peak_bytes, reserved_bytes, peak_reserved_bytes)
-    assert [figure(third) for figure in figures] == [102, 202, 302, 402]
-    assert [figure(CPU) for figure in figures] == [None] * 4
-
-
 def test_a_peak_is_of_the_training_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Evaluating takes batches of another size."""
     peak = [7]
@@ -402,5 +315,5 @@ def test_a_peak_is_of_the_training_alone(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(evaluation, "peak_reserved_bytes", lambda _: peak[0] + 1)
     monkeypatch.setattr(evaluation, "accuracy", accuracy)
     none: Any = []
-    done = evaluation.evaluate(rank_of(Trial(), 0), torch.nn.Linear(1, 1), none)
+    done = evaluation.evaluate(one_rank(Trial()), torch.nn.Linear(1, 1), none)
     assert (done.peak_gpu_bytes, done.peak_gpu_reserved_bytes) == (7, 8)

@@ -30,8 +30,7 @@ def hides_what_it_handled() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fails", "origin"),
-    [(raises_while_handling, "KeyError: 'lr'"), (raises_from, ""), (hides_what_it_handled, "")],
+    ("fails", "origin"), [(raises_while_handling, "KeyError: 'lr'"), (raises_from, ""), (hides_what_it_handled, "")]
 )
 def test_an_exception_names_the_one_that_was_handled_when_it_was_raised(fails: Callable[[], None], origin: str) -> None:
     with pytest.raises(RuntimeError) as raised:

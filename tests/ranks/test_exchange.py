@@ -42,18 +42,8 @@ def exchange(rank: int, ranks: int) -> object:
     return ring.exchange(torch.ones(1), torch.empty(1), rank, ranks)
 
 
-def all_send_first(rank: int, ranks: int) -> None:
-    dist.isend(torch.ones(1), (rank + 1) % ranks)
-    dist.irecv(torch.empty(1), (rank - 1) % ranks)
-
-
-@pytest.mark.parametrize("ranks", range(2, 9))
+@pytest.mark.parametrize("ranks", [2, 3, 8])
 def test_every_transfer_ends(ranks: int, monkeypatch: pytest.MonkeyPatch) -> None:
     queues = begun(exchange, ranks, monkeypatch)
     assert [len(queue) for queue in queues] == [2] * ranks
     assert left_over(queues) == []
-
-
-@pytest.mark.parametrize("ranks", range(2, 9))
-def test_if_all_sent_first_none_would(ranks: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert len(left_over(begun(all_send_first, ranks, monkeypatch))) == ranks

@@ -7,21 +7,17 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
 
 from ddptui.host.folders import module_folders
 from ddptui.wire.connection import LOGS, flight_record
 from workers.instruments import flight_recorder as module
-from workers.instruments.flight_recorder import OF_NCCL, OF_OTHERS, backend_names, bounded, keep, recorded
+from workers.instruments.flight_recorder import OF_NCCL, OF_OTHERS, bounded, keep, recorded
 from workers.instruments.reporter import STAYS_S, end_process
-from workers.rank.group import leave_group
 
 C10D: Any = torch._C._distributed_c10d
 NEEDS_OWN = pytest.mark.skipif(not hasattr(C10D, OF_OTHERS), reason="this torch records nothing of gloo")
@@ -49,30 +45,19 @@ def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.fixture
-def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    meet = tmp_path_factory.mktemp("group") / "meet"
-    dist.init_process_group("gloo", init_method=f"file://{meet}", rank=0, world_size=1)
-    yield
-    leave_group()
-
-
 def kept(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
 @NEEDS_OWN
-@pytest.mark.parametrize("buffer", ["2000", "0"])
-def test_a_rank_leaves_what_is_recorded_of_it_and_nothing_if_that_is_off(buffer: str, tmp_path: Path) -> None:
+def test_a_rank_leaves_what_is_recorded_of_it(tmp_path: Path) -> None:
     """A process of its own: torch looks at the variable once."""
-    variables = {"PYTHONPATH": os.pathsep.join(module_folders()), "TORCH_FR_BUFFER_SIZE": buffer, LOGS: "."}
+    variables = {"PYTHONPATH": os.pathsep.join(module_folders()), "TORCH_FR_BUFFER_SIZE": "2000", LOGS: "."}
     subprocess.run([sys.executable, "-c", THREE_CALLS], env={**os.environ, **variables}, cwd=tmp_path, check=True)
-    assert kept(tmp_path) == ([flight_record(RANK)] if buffer != "0" else [])
-    if buffer != "0":
-        record = json.loads((tmp_path / flight_record(RANK)).read_bytes())
-        assert [(entry["profiling_name"], entry["input_sizes"], entry["retired"]) for entry in record["entries"]] == [
-            ("gloo:all_reduce", [[5]], True)
-        ] * 3
+    record = json.loads((tmp_path / flight_record(RANK)).read_bytes())
+    assert [(entry["profiling_name"], entry["input_sizes"], entry["retired"]) for entry in record["entries"]] == [
+        ("gloo:all_reduce", [[5]], True)
+    ] * 3
 
 
 @pytest.mark.parametrize(
@@ -100,68 +85,21 @@ def test_the_backends_own_recorder_is_asked_first(
     assert record.get("entries") == (names and [{"profiling_name": name} for name in names])
 
 
-def test_a_torch_with_a_recorder_for_each_backend_is_told_which(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_recorder_is_asked_by_the_backends_own_name_the_groups_and_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str | None] = []
+
+    def dump(backend: str | None = None) -> bytes:
+        asked.append(backend)
+        if backend == "nccl":
+            raise RuntimeError("no flight recorder for nccl")
+        return record_of("all_reduce") if backend is None else EMPTY
+
     monkeypatch.delattr(C10D, OF_NCCL, raising=False)
-    monkeypatch.setattr(C10D, OF_OTHERS, lambda backend="gloo": record_of(f"{backend}:all_reduce"), raising=False)
-    assert recorded(["nccl"])["entries"] == [{"profiling_name": "nccl:all_reduce"}]
-
-
-def only_nccl2(backend: str = "gloo") -> bytes:
-    """Stands for torch's after 2.14, as its FlightRecorderHookDefaultNcclTest has it."""
-    return record_of("nccl2:all_reduce") if backend == "nccl2" else EMPTY
-
-
-def only_unnamed(backend: str | None = None) -> bytes:
-    if backend is not None:
-        raise RuntimeError(f"no flight recorder for {backend}")
-    return record_of("all_reduce")
-
-
-@pytest.mark.parametrize(("dump", "name"), [(only_nccl2, "nccl2:all_reduce"), (only_unnamed, "all_reduce")])
-def test_a_recorder_is_asked_by_the_backends_own_name_then_the_groups_then_none(
-    dump: Callable[..., bytes], name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(C10D, OF_NCCL, lambda: EMPTY, raising=False)
     monkeypatch.setattr(C10D, OF_OTHERS, dump, raising=False)
-    assert recorded(["nccl2", "nccl"]).get("entries") == [{"profiling_name": name}]
-
-
-class GroupOfNccl2:
-    """Stands for a group that was made as "nccl"; with TORCH_DISTRIBUTED_DEBUG=DETAIL in a wrapper."""
-
-    _device_types = (torch.device("cpu"), torch.device("cuda"))
-
-    def __init__(self, wrapped: bool) -> None:
-        backend = SimpleNamespace(name=lambda: "nccl2")
-        self._backend = SimpleNamespace(wrapped_pg=backend, name=lambda: "wrapper") if wrapped else backend
-
-    def _get_backend(self, device: torch.device) -> Any:
-        if device.type == "cpu":
-            raise RuntimeError("No backend type associated with device type cpu")
-        return self._backend
-
-
-@pytest.mark.parametrize("wrapped", [False, True])
-def test_a_backend_may_have_another_name_than_its_group(wrapped: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dist, "group", SimpleNamespace(WORLD=GroupOfNccl2(wrapped)))
-    monkeypatch.setattr(dist, "get_backend", lambda: "nccl")
-    assert backend_names() == ["nccl2", "nccl"]
-
-
-@pytest.mark.usefixtures("alone")
-def test_that_of_gloo_has_the_same() -> None:
-    assert backend_names() == ["gloo"]
-
-
-@pytest.mark.usefixtures("alone")
-def test_a_rank_leaves_the_record_that_its_backend_has_by_its_own_name(
-    logs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(C10D, OF_NCCL, lambda: EMPTY, raising=False)
-    monkeypatch.setattr(C10D, OF_OTHERS, only_nccl2, raising=False)
-    monkeypatch.setattr(module, "backend_of", lambda device: SimpleNamespace(name=lambda: "nccl2"))
-    keep(RANK)
-    assert kept(logs) == [flight_record(RANK)]
+    assert recorded(["nccl2", "nccl"])["entries"] == [{"profiling_name": "all_reduce"}]
+    assert asked == ["nccl2", "nccl", None]
 
 
 def test_of_a_long_record_the_last_collectives_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,38 +153,23 @@ def test_without_a_group_or_a_console_there_is_nothing_to_keep(
     assert kept(logs) == []
 
 
-def test_the_log_says_first_where_the_rank_was(
+def test_the_log_says_first_where_the_rank_was_and_its_end_leaves_the_others_time_to_write(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What comes after it may hang."""
-    said: list[str] = []
-    killed: list[int] = []
+    """What comes after it may hang, or start no thread. And launchers end the other ranks once one has ended."""
+    said, killed = list[str](), list[int]()
+
+    def first() -> None:
+        said.append(capsys.readouterr().out)
+        if len(said) == 2:
+            raise RuntimeError("can't start new thread")
+
     monkeypatch.setattr(os, "kill", lambda _, number: killed.append(number))
-    end_process("stopped", lambda: said.append(capsys.readouterr().out))
-    [before] = said
-    assert before.startswith("stopped; meanwhile the rank was here:\n")
-    assert "end_process" in before
-    assert killed == [signal.SIGTERM]
-
-
-def test_a_rank_that_is_stopped_leaves_the_others_time_to_write(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its end would be theirs: launchers send the other ranks SIGTERM."""
-    killed: list[float] = []
-    monkeypatch.setattr(os, "kill", lambda *_: killed.append(time.monotonic()))
     began = time.monotonic()
-    end_process("stopped", list)
-    assert killed[0] - began >= STAYS_S
-
-
-def no_thread(self: threading.Thread) -> None:
-    raise RuntimeError("can't start new thread")
-
-
-@pytest.mark.usefixtures("alone", "logs")
-def test_a_rank_that_can_start_no_thread_ends_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    killed: list[int] = []
-    monkeypatch.setattr(os, "kill", lambda _, number: killed.append(number))
-    monkeypatch.setattr(threading.Thread, "start", no_thread)
+    end_process("stopped", first)
+    assert time.monotonic() - began >= STAYS_S
+    assert said[0].startswith("stopped; meanwhile the rank was here:\n")
+    assert "end_process" in said[0]
     with pytest.raises(RuntimeError, match="can't start new thread"):
-        end_process("stopped", lambda: keep(RANK))
-    assert killed == [signal.SIGTERM]
+        end_process("stopped", first)
+    assert killed == [signal.SIGTERM] * 2

@@ -1,12 +1,7 @@
 """The operations of a step are those that one counts by hand; counting leaves the model, and the CPU, alone."""
 
 import math
-import subprocess
-import sys
-import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,10 +19,9 @@ from workers.instruments.reporter import Reporter
 from workers.rank.process import Rank
 from workers.training import flops
 from workers.training.data import Data, Samples
-from workers.training.flops import Work, allows_tf32, count_batch, count_work, without_data
+from workers.training.flops import Work, allows_tf32, count_batch, count_work
 from workers.training.models import Layers, input_shape, make_model, mlp
 
-REPO = Path(__file__).parents[2]
 GPU = torch.device("cuda", 0)
 CPU = torch.device("cpu")
 N = 4  # samples in a batch
@@ -35,7 +29,6 @@ N = 4  # samples in a batch
 
 def total(model: nn.Module, *shape: int) -> int:
     counted = count_batch(model, (N, *shape))
-    assert counted is not None
     return counted.total
 
 
@@ -76,7 +69,7 @@ def test_batchnorm_dropout_and_frozen_layers_are_counted_for_what_they_are() -> 
     assert total(frozen, 6) == plain - 2 * N * 6 * 7
 
 
-@pytest.mark.parametrize("groups", [1, 2, 4])
+@pytest.mark.parametrize("groups", [1, 2])
 @pytest.mark.parametrize(("kind", "stride", "positions"), [(nn.Conv2d, 1, 4 * 4), (nn.ConvTranspose2d, 2, 6 * 6)])
 def test_a_convolution_meets_all_its_weights_at_each_position(
     kind: type[nn.Conv2d], stride: int, positions: int, groups: int
@@ -89,12 +82,7 @@ def test_a_convolution_meets_all_its_weights_at_each_position(
 
 # What torchvision publishes of the forward, in 10^9 multiplications and additions as one; the first layer's weights,
 # and the positions where it has them all. ResNet-50: 4.09, as in its documentation.
-PUBLISHED = {
-    "resnet50": (3 * 64 * 7 * 7, 112 * 112),
-    "mobilenet_v2": (3 * 32 * 3 * 3, 112 * 112),
-    "convnext_tiny": (3 * 96 * 4 * 4, 56 * 56),
-    "vit_b_16": (3 * 768 * 16 * 16, 14 * 14),
-}
+PUBLISHED = {"resnet50": (3 * 64 * 7 * 7, 112 * 112), "vit_b_16": (3 * 768 * 16 * 16, 14 * 14)}
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -106,7 +94,7 @@ def test_torchvisions_models_make_the_operations_that_it_publishes(name: str) ->
     assert total(model, 3, 224, 224) == pytest.approx(expected, rel=0.005)
 
 
-@pytest.mark.parametrize("name", ["net", "mlp", "resnet18", "mobilenet_v2"])
+@pytest.mark.parametrize("name", ["net", "mlp"])
 def test_the_count_without_data_is_that_of_a_real_step(name: str) -> None:
     trial = Trial(model=name, width=8, depth=2)
     shape = input_shape(trial) or (1, 8, 8)
@@ -115,13 +103,6 @@ def test_the_count_without_data_is_that_of_a_real_step(name: str) -> None:
         labels = torch.zeros(N, dtype=torch.long)
         nn.functional.cross_entropy(model(torch.randn(N, *shape)), labels, reduction="sum").backward()
     assert total(model, *shape) == counter.get_total_flops()
-
-
-def test_it_is_said_of_one_sample(capability: Any) -> None:
-    capability((7, 0))
-    model = mlp((6,), 7, 2, 3)
-    assert count_work(rank(GPU), model, data(6)) == Work(total(model, 6) / N, "float32")
-    assert count_work(rank(GPU, world_size=2), model, data(6)).flops == total(model, 6) / N
 
 
 # The model, and what is around it
@@ -137,43 +118,6 @@ def test_the_model_and_the_random_numbers_stay_as_they_are() -> None:
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
-def test_the_copy_takes_no_memory_and_shares_what_the_model_shares() -> None:
-    model = nn.Sequential(nn.Linear(5, 5), nn.BatchNorm1d(5), nn.Linear(5, 5))
-    model[2].weight = model[0].weight
-    copied: Any = without_data(model)
-    assert {tensor.device.type for tensor in copied.state_dict().values()} == {"meta"}
-    assert copied[2].weight is copied[0].weight
-    assert copied[2].weight is not model[0].weight
-
-
-class Drawing(nn.Linear):
-    """Draws numbers on the CPU."""
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        return super().forward(inputs + torch.randn(inputs.shape).to(inputs.device))
-
-
-def test_a_model_that_draws_on_the_cpu_leaves_the_training_its_random_numbers() -> None:
-    model, plain = Drawing(3, 3), nn.Linear(3, 3)
-    before = torch.get_rng_state()
-    assert total(model, 3) == total(plain, 3)
-    assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_hooks_of_the_users_see_nothing_of_it() -> None:
-    model = mlp((6,), 7, 2, 3)
-    plain, seen = total(model, 6), list[Any]()
-    for module in model.modules():
-        module.register_forward_pre_hook(lambda *arguments: seen.append(arguments))
-        module.register_forward_hook(lambda *arguments, **keywords: seen.append(arguments), with_kwargs=True)
-        module.register_full_backward_pre_hook(lambda *arguments: seen.append(arguments))
-        module.register_full_backward_hook(lambda *arguments: seen.append(arguments))
-    assert total(model, 6) == plain
-    assert seen == []
-    model(torch.zeros(1, 6, requires_grad=True)).sum().backward()
-    assert seen, "the model has kept its hooks"
-
-
 class Loud(nn.Linear):
     """Prints, warns, and decides by a value."""
 
@@ -184,13 +128,6 @@ class Loud(nn.Linear):
         return super().forward(-inputs)
 
 
-class Elsewhere(nn.Linear):
-    """Adds a tensor with data."""
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        return super().forward(inputs + torch.ones(inputs.shape))
-
-
 class Mistaken(nn.Linear):
     """Wants an argument that it does not get."""
 
@@ -198,18 +135,7 @@ class Mistaken(nn.Linear):
         return super().forward(inputs, inputs)  # type: ignore[call-arg]
 
 
-class Plain(nn.Linear):
-    """Keeps a tensor that is neither parameter nor buffer."""
-
-    def __init__(self, *sizes: int) -> None:
-        super().__init__(*sizes)
-        self.mean = torch.ones(sizes[0])
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        return super().forward(inputs - self.mean)
-
-
-@pytest.mark.parametrize("kind", [Loud, Elsewhere, Mistaken, Plain])
+@pytest.mark.parametrize("kind", [Loud, Mistaken])
 def test_a_model_that_does_not_run_without_data_is_not_counted(
     kind: type[nn.Module], capfd: pytest.CaptureFixture[str], recwarn: pytest.WarningsRecorder
 ) -> None:
@@ -217,33 +143,6 @@ def test_a_model_that_does_not_run_without_data_is_not_counted(
     assert count_work(rank(GPU), model, data(3)) == Work()
     assert capfd.readouterr() == ("", "")
     assert not recwarn
-
-
-def test_what_another_thread_prints_meanwhile_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    """The reporter's, when the console ends the rank."""
-
-    class Long(nn.Linear):
-        def forward(self, inputs: Tensor) -> Tensor:
-            print("from the model")
-            other = threading.Thread(target=print, args=("stopped by the console",), kwargs={"flush": True})
-            other.start()
-            other.join()
-            return super().forward(inputs)
-
-    assert total(Long(3, 3), 3) == total(nn.Linear(3, 3), 3)
-    assert capsys.readouterr().out == "stopped by the console\n"
-
-
-def test_a_model_without_matrix_products_is_not_counted() -> None:
-    class Scaled(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.by = nn.Parameter(torch.ones(3))
-
-        def forward(self, inputs: Tensor) -> Tensor:
-            return inputs * self.by
-
-    assert count_work(rank(GPU), Scaled(), data(3)) == Work()
 
 
 # Precision
@@ -278,14 +177,6 @@ def test_it_is_what_torch_and_the_gpu_and_its_user_allow(capability: Any, monkey
     capability((9, 0))
     monkeypatch.setenv(flops.TF32_OVERRIDE, "0")
     assert flops.precision(linear, GPU, False) == "float32"
-
-
-def test_an_older_torch_is_asked_by_its_own_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    backends = SimpleNamespace(
-        cudnn=SimpleNamespace(allow_tf32=True), cuda=SimpleNamespace(matmul=SimpleNamespace(allow_tf32=False))
-    )
-    monkeypatch.setattr(torch, "backends", backends)
-    assert (allows_tf32(True), allows_tf32(False)) == (True, False)
 
 
 @pytest.mark.parametrize(
@@ -334,23 +225,23 @@ def test_the_loop_counts_the_bare_model_and_tells_it(monkeypatch: pytest.MonkeyP
 
 # The CPU
 
-CPU_RANK = """
-import sys
-from workers import single
-
-sys.argv = ["single", "model=mlp", "width=8", "depth=1", "steps=4"]
-single.main()
-print([name for name in sys.modules if "flop_counter" in name])
-"""
-
-
-def test_a_rank_on_the_cpu_imports_nothing_for_it() -> None:
-    ran = subprocess.run([sys.executable, "-c", CPU_RANK], cwd=REPO, capture_output=True, text=True, check=True)
-    assert ran.stdout.splitlines()[-1] == "[]"
-
 
 def test_on_the_cpu_nothing_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flops, "count_batch", None)  # calling it raises
     assert count_work(rank(CPU), nn.Linear(6, 3), data(6)) == Work()
     with pytest.raises(TypeError):
         count_work(rank(GPU), nn.Linear(6, 3), data(6))
+
+
+def test_hooks_of_the_users_see_nothing_of_it() -> None:
+    model = mlp((6,), 7, 2, 3)
+    plain, seen = total(model, 6), list[Any]()
+    for module in model.modules():
+        module.register_forward_pre_hook(lambda *arguments: seen.append(arguments))
+        module.register_forward_hook(lambda *arguments, **keywords: seen.append(arguments), with_kwargs=True)
+        module.register_full_backward_pre_hook(lambda *arguments: seen.append(arguments))
+        module.register_full_backward_hook(lambda *arguments: seen.append(arguments))
+    assert total(model, 6) == plain
+    assert seen == []
+    model(torch.zeros(1, 6, requires_grad=True)).sum().backward()
+    assert seen, "the model has kept its hooks"

@@ -1,4 +1,4 @@
-"""Batches are the same whoever fetches them, and nobody who fetches outlives the rank."""
+"""Batches are the same whoever fetches them, nobody who fetches outlives the rank; how much a loader gives."""
 
 import multiprocessing
 import os
@@ -7,24 +7,22 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import msgspec
 import psutil
 import pytest
 import torch
 from torch import Tensor
+from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, RandomSampler, Sampler, TensorDataset
 
 from ddptui.config.trial import Trial
-from tests.numerics.learning import learn
 from tests.support.runner import ENOUGH_S, survivors
 from tests.support.worlds import start_rank
 from workers import single
-from workers.aggregate import strategy_of
-from workers.instruments.progress import Progress
 from workers.rank import guard
 from workers.training.data import Samples, Share, load
 from workers.training.loader import first_epoch, make_loader, on_device, pins_memory, start_worker
+from workers.watch.batches import batches_of, samples_in
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")  # more workers than there are cores
 
@@ -69,47 +67,6 @@ def test_workers_fetch_the_same_batches_in_the_same_order_and_draw_nothing() -> 
     assert not torch.equal(alone[0][0], alone[6][0])  # each epoch has an order of its own
 
 
-class Learned(NamedTuple):
-    tensors: dict[str, Tensor]
-    orders: tuple[str, ...]
-    fetching: int  # processes, when the rank was ready
-
-
-@pytest.fixture(scope="module")
-def learned() -> list[Learned]:
-    """What a rank learns without workers, and with one."""
-    threads, ready, fetching = torch.get_num_threads(), Progress.ready, []
-
-    def counted(*arguments: Any, **named: Any) -> None:
-        fetching.append(len(multiprocessing.active_children()))
-        ready(*arguments, **named)
-
-    found = []
-    try:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Progress, "ready", counted)
-            for workers in (0, 1):
-                trial = msgspec.structs.replace(TRIAL, num_workers=workers)
-                tensors, said = learn(0, trial, strategy_of(trial))
-                found.append(Learned(tensors, said.orders, fetching[-1]))
-    finally:
-        torch.set_default_dtype(torch.float32)
-        torch.set_num_threads(threads)
-    return found
-
-
-def test_what_is_learned_has_the_same_bits(learned: list[Learned]) -> None:
-    without, with_one = learned
-    assert all(torch.equal(without.tensors[name], with_one.tensors[name]) for name in without.tensors)
-    assert without.orders == with_one.orders
-    assert len(set(without.orders)) == EPOCHS
-
-
-def test_a_rank_is_ready_when_those_who_fetch_are(learned: list[Learned]) -> None:
-    """They start for seconds, which would pass for a stall in the first step."""
-    assert [each.fetching for each in learned] == [0, 1]
-
-
 class Loader:
     """Counts what has been asked of it."""
 
@@ -138,8 +95,7 @@ def train_without_end(said: str) -> None:
     single.main()
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_no_worker_outlives_its_rank(number: signal.Signals, tmp_path: Path) -> None:
+def test_no_worker_outlives_its_rank(tmp_path: Path) -> None:
     said = tmp_path / "said"
     rank = start_rank(train_without_end, str(said))
     deadline = time.monotonic() + ENOUGH_S
@@ -149,9 +105,9 @@ def test_no_worker_outlives_its_rank(number: signal.Signals, tmp_path: Path) -> 
         time.sleep(0.05)
     family = psutil.Process(rank.pid).children(recursive=True)
     workers = [process for process in family if "spawn_main" in " ".join(process.cmdline())]
-    os.kill(rank.pid, number)
+    os.kill(rank.pid, signal.SIGKILL)
     rank.join()
-    assert rank.exitcode == -number
+    assert rank.exitcode == -signal.SIGKILL
     assert len(workers) == 1
     assert not survivors(family, timeout_s=30)
 
@@ -172,6 +128,15 @@ def test_a_worker_whose_rank_died_while_it_started_ends(monkeypatch: pytest.Monk
         assert bool(ended) is not alive
 
 
+def test_memory_is_pinned_for_gpus_only() -> None:
+    trial = Trial(pin_memory=True)
+    assert pins_memory(trial, torch.device("cuda"))
+    assert not pins_memory(trial, CPU)
+    assert not pins_memory(Trial(), torch.device("cuda"))
+    share = Share(Samples(torch.zeros(4), torch.zeros(4)), batch_size=2, rank=0, world_size=1, seed=0)
+    assert not make_loader(trial, Samples(torch.zeros(4), torch.zeros(4)), share, CPU).pin_memory
+
+
 def test_images_get_the_layout_of_the_weights_and_nothing_else_does() -> None:
     images, vectors, labels = torch.randn(2, 3, 4, 5), torch.randn(2, 3), torch.zeros(2)
     trial = Trial(channels_last=True)
@@ -182,10 +147,66 @@ def test_images_get_the_layout_of_the_weights_and_nothing_else_does() -> None:
     assert on_device(trial, (images[:0], labels[:0]), CPU)[0].shape == (0, 3, 4, 5)
 
 
-def test_memory_is_pinned_for_gpus_only() -> None:
-    trial = Trial(pin_memory=True)
-    assert pins_memory(trial, torch.device("cuda"))
-    assert not pins_memory(trial, CPU)
-    assert not pins_memory(Trial(), torch.device("cuda"))
-    share = Share(Samples(torch.zeros(4), torch.zeros(4)), batch_size=2, rank=0, world_size=1, seed=0)
-    assert not make_loader(trial, Samples(torch.zeros(4), torch.zeros(4)), share, CPU).pin_memory
+# How much a loader gives, as far as it can be told without the help of the training's own code
+
+DATA: Dataset[Any] = TensorDataset(torch.zeros(10, 2))
+
+
+class Endless(IterableDataset[int]):
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(100))
+
+
+class Own(Sampler[int]):
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(10))
+
+    def __len__(self) -> int:
+        raise AssertionError("it draws all its batches to count them")
+
+
+class OwnBatches(BatchSampler):
+    """As accelerate has one: without a sampler."""
+
+    def __init__(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("loader", "batches"),
+    [
+        (DataLoader(DATA, 4), 3),
+        (DataLoader(DATA, 4, drop_last=True), 2),
+        (DataLoader(DATA, 4, shuffle=True), 3),
+        (DataLoader(DATA, batch_size=None), 10),
+        (DataLoader(DATA, batch_sampler=BatchSampler(RandomSampler(range(6)), 2, drop_last=False)), 3),
+        (DataLoader(Endless(), 4), None),
+        (DataLoader(DATA, 4, sampler=Own()), None),
+        (DataLoader(DATA, batch_sampler=Own()), None),  # type: ignore[arg-type]
+        (DataLoader(DATA, batch_sampler=OwnBatches()), None),
+    ],
+)
+def test_batches_are_counted_by_samplers_of_torch(loader: "DataLoader[Any]", batches: int | None) -> None:
+    assert batches_of(iter(loader)) == batches
+
+
+@pytest.mark.parametrize(
+    ("batch", "samples"),
+    [
+        (torch.zeros(3, 2), 3),
+        (torch.tensor(1.0), None),
+        ([torch.zeros(4), torch.zeros(2)], 4),
+        ({"ids": torch.zeros(5, 1)}, 5),
+        ((["a"], {"x": [torch.zeros(6)]}), 6),
+        ("text", None),
+        (7, None),
+    ],
+)
+def test_the_first_tensor_of_a_batch_says_how_many_samples_are_in_it(batch: Any, samples: int | None) -> None:
+    assert samples_in(batch) == samples
+
+
+def test_a_batch_within_itself_has_an_end() -> None:
+    batch: list[Any] = []
+    batch.append(batch)
+    assert samples_in(batch) is None

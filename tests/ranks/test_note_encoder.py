@@ -78,27 +78,6 @@ def test_a_call_that_goes_on_is_told_and_its_end_once_it_has_ended() -> None:
     assert rank.encoded() == []
 
 
-class Hasty(Device):
-    """Goes on while its marks are read."""
-
-    def resolve(self, marks: Sequence[Mark]) -> list[int] | None:
-        times = super().resolve(marks)
-        self.at_ns += 10
-        return times
-
-
-def test_a_call_that_ends_while_the_notes_are_read_is_told_the_next_time() -> None:
-    device = Hasty()
-    rank, device.at_ns = Rank(device), 21
-    rank.notes.append(call(Mark(20), Mark(25)))
-    assert rank.encoded() == [CODES["collective"], 20, 0, 0, 40, NONE, 1, 2, 0, 20, NONE, NONE, NONE, NONE]
-    rank.notes.append(call(Mark(25), Mark(55)))
-    assert rank.encoded()[-7:] == [2, 0, 25, NONE, NONE, NONE, NONE]  # the call before has ended; at 31
-    assert rank.encoded() == []  # at 41, and 51 once the marks are read
-    assert rank.encoded() == []
-    assert rank.encoded() == [CODES["collective_ended"], 55, 1, 0, 25, 25, NONE, 55]
-
-
 def test_a_call_that_has_gone_on_for_too_long_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a GPU it would hold all that the clock has known since."""
     rank = Rank()
@@ -133,3 +112,24 @@ def test_on_a_device_notes_are_encoded_as_far_as_it_has_come() -> None:
     ended = [CODES["collective_ended"], 25, 0, 0, 20, 20, NONE, 25]
     assert rank.encoded() == [*ended, CODES["backward_ends"], 30, CODES["asleep"], 99, 0]
     assert not rank._encoder.has_more
+
+
+class Hasty(Device):
+    """Goes on while its marks are read."""
+
+    def resolve(self, marks: Sequence[Mark]) -> list[int] | None:
+        times = super().resolve(marks)
+        self.at_ns += 10
+        return times
+
+
+def test_a_call_that_ends_while_the_notes_are_read_is_told_the_next_time() -> None:
+    device = Hasty()
+    rank, device.at_ns = Rank(device), 21
+    rank.notes.append(call(Mark(20), Mark(25)))
+    assert rank.encoded() == [CODES["collective"], 20, 0, 0, 40, NONE, 1, 2, 0, 20, NONE, NONE, NONE, NONE]
+    rank.notes.append(call(Mark(25), Mark(55)))
+    assert rank.encoded()[-7:] == [2, 0, 25, NONE, NONE, NONE, NONE]  # the call before has ended; at 31
+    assert rank.encoded() == []  # at 41, and 51 once the marks are read
+    assert rank.encoded() == []
+    assert rank.encoded() == [CODES["collective_ended"], 55, 1, 0, 25, 25, NONE, 55]

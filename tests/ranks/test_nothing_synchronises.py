@@ -11,7 +11,6 @@ in which it compresses, it also copies what it has drawn on the CPU, and blocks.
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, nullcontext
-from pathlib import Path
 from typing import Any, Self
 
 import pytest
@@ -27,25 +26,22 @@ from ddptui.config.trial import Trial
 from ddptui.wire.messages import RankMessage, Ready, Step
 from tests.support.builders import done
 from tests.support.simulated_gpu import Gpu, simulated
-from tests.support.torches import COLLECTIVES_OF_META
+from tests.support.torches import BOTH_WAYS, COLLECTIVES_OF_META
+from tests.support.worlds import one_rank
 from workers import train as module
 from workers.aggregate import strategy_of
 from workers.instruments import hooks
 from workers.instruments.clock import Clock
-from workers.instruments.delays import RankDelays
 from workers.instruments.progress import Progress
 from workers.instruments.records import StepRecord
 from workers.instruments.reporter import Deferred, Reporter
 from workers.instruments.tap import Tap
 from workers.rank.group import leave_group
-from workers.rank.process import Rank
 from workers.training.data import Data, Samples
 from workers.training.instruments import make_tap
-from workers.training.loader import Batches, make_loader
 
 META, CPU = torch.device("meta"), torch.device("cpu")
 STEPS = 5
-S, COPY_NS = 1_000_000_000, 10_000
 SHAPE, CLASSES, SAMPLES = (6,), 3, 32
 READS = {
     torch.ops.aten._local_scalar_dense.default, torch.ops.aten.is_nonzero.default, torch.ops.aten.equal.default,
@@ -54,18 +50,13 @@ READS = {
 
 
 class Watched(TorchDispatchMode):
-    """Notes what makes a host wait for a GPU, were the tensors there: values that are read, and copies that block. The
-    simulated GPU makes the copies that torch does not wait for; `staged` counts those from memory that is not
-    page-locked."""
+    """Notes what makes a host wait for a GPU, were the tensors there: values that are read, and copies that block."""
 
-    def __init__(self, device: torch.device, gpu: Gpu) -> None:
+    def __init__(self, device: torch.device) -> None:
         super().__init__()
         self._device = device
-        self._gpu = gpu
         self._indices = WatchedIndices(self)
         self.waits: list[str] = []
-        self.page_locked: list[Tensor] = []  # kept, so that their memory is no other tensor's
-        self.staged = 0
 
     def __enter__(self) -> Self:
         self._indices.__enter__()
@@ -81,10 +72,6 @@ class Watched(TorchDispatchMode):
         out = func(*args, **kwargs)
         if (func in READS and self._has(args[0])) or blocks(func, args, kwargs):
             self.waits.append(str(func))
-        elif leaves_the_host(func, args, out):
-            pinned = any(args[0].data_ptr() == tensor.data_ptr() for tensor in self.page_locked)
-            self.staged += not pinned
-            self._gpu.copy(COPY_NS, pinned=pinned)
         return out
 
     def _has(self, tensor: Tensor) -> bool:
@@ -103,27 +90,6 @@ class WatchedIndices(TorchFunctionMode):
         if func is Tensor.__getitem__ and isinstance(args[1], list) and args[0].device != CPU:
             self._watched.waits.append("an index that is a list")
         return func(*args, **(kwargs or {}))
-
-
-class PageLocking:
-    """A loader that brings its batches into page-locked memory, if the trial says so: torch's does it only where there
-    is a GPU."""
-
-    num_workers = 0
-
-    def __init__(self, loader: Batches, watched: Watched, *, pins: bool) -> None:
-        self._loader, self._watched, self._pins = loader, watched, pins
-
-    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        for batch in self._loader:
-            if self._pins:
-                self._watched.page_locked += batch
-            yield batch
-
-
-def leaves_the_host(func: Any, args: Any, out: Any) -> bool:
-    """Whether it copies from the host's memory to the device."""
-    return func is torch.ops.aten._to_copy.default and args[0].device == CPU != out.device
 
 
 def blocks(func: Any, args: Any, kwargs: Any) -> bool:
@@ -215,13 +181,8 @@ def loop(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> Iterator[Loop]:
 
     def run(trial: Trial, device: torch.device = META, data: torch.device = CPU) -> tuple[Watched, Ear]:
         monkeypatch.setattr(module, "load", lambda *_: samples_on(data))
-        watched, ear = Watched(device, gpu), Ear()
-        monkeypatch.setattr(
-            module,
-            "make_loader",
-            lambda *arguments: PageLocking(make_loader(*arguments), watched, pins=trial.pin_memory),
-        )
-        me = Rank(trial, 0, trial.world_size, device, ear, RankDelays((), 0, seed=0, warmup_steps=0))
+        watched, ear = Watched(device), Ear()
+        me = one_rank(trial, device=device, reporter=ear)
         with ExitStack() as stack:
             module.train(me, strategy_of(trial), Edges(trial, ear, lambda: stack.enter_context(watched), stack.close))
         return watched, ear
@@ -229,10 +190,6 @@ def loop(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> Iterator[Loop]:
     yield run
     for tap in taps:  # of a loop that did not come to its end
         tap.close()
-
-
-HOOKS = pytest.mark.skipif(not hooks.group_takes_hooks(), reason="this torch's groups take no hooks")
-BOTH_WAYS = [pytest.param(True, marks=HOOKS, id="hooks"), pytest.param(False, id="wrapped")]
 
 
 @pytest.fixture(params=BOTH_WAYS)
@@ -248,13 +205,6 @@ def made_up() -> Iterator[None]:
     leave_group()
 
 
-@pytest.fixture
-def alone(tmp_path: Path) -> Iterator[None]:
-    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
-    yield
-    leave_group()
-
-
 def check(gpu: Gpu, watched: Watched, ear: Ear) -> None:
     assert watched.waits == []
     assert gpu.synchronised == 0
@@ -263,10 +213,8 @@ def check(gpu: Gpu, watched: Watched, ear: Ear) -> None:
 
 # Where gradients are sent as they come, ranks agree on an order after the first backward, and read it; torch's DDP does
 # so, too, and compares values when it is made. PowerSGD compresses from the third step on, and draws there.
-AGREE_FIRST = 3  # steps
 ON_META = [name for name, facts in STRATEGIES.items() if not (facts.buckets or facts.is_ddp)]
 OPTIONS: dict[str, dict[str, Any]] = {
-    "plain": {},
     "adam": {"optimizer": "adam"},
     "rounds": {"every": 2},
     "clipped": {"clip_norm": 1.0},
@@ -275,145 +223,22 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 
 @COLLECTIVES_OF_META
-@pytest.mark.usefixtures("way", "made_up")
+@pytest.mark.usefixtures("made_up")
 @pytest.mark.parametrize("strategy", ON_META)
 def test_of_a_device_without_memory_nothing_is_read(strategy: str, gpu: Gpu, loop: Loop) -> None:
     check(gpu, *loop(trial_of(strategy)))
 
 
 @COLLECTIVES_OF_META
-@pytest.mark.usefixtures("made_up")
+@pytest.mark.usefixtures("way", "made_up")
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_nor_with_any_option(options: dict[str, Any], gpu: Gpu, loop: Loop) -> None:
     check(gpu, *loop(trial_of("all_reduce", **options)))
 
 
-@COLLECTIVES_OF_META
-@pytest.mark.usefixtures("made_up")
-def test_nor_where_the_samples_are_on_the_device(gpu: Gpu, loop: Loop) -> None:
-    check(gpu, *loop(trial_of("all_reduce"), data=META))
-
-
-@pytest.mark.usefixtures("made_up")
-@pytest.mark.parametrize("pins", [True, False])
-def test_from_page_locked_memory_no_copy_waits_for_the_device_and_else_two_a_step_do(
-    pins: bool, gpu: Gpu, loop: Loop, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """torch waits for neither; but the driver does, for what it has to stage."""
-    in_the_loop(monkeypatch, lambda _: gpu.main.push(S))  # a device that is far behind
-    begin_ns = gpu.now_ns
-    watched, ear = loop(trial_of("all_reduce", pin_memory=pins))
-    check(gpu, watched, ear)
-    assert gpu.calls["copy"] == 2 * STEPS  # the inputs, and the labels
-    assert watched.staged == (0 if pins else 2 * STEPS)
-    waited_ns = gpu.now_ns - begin_ns
-    assert waited_ns < S / 10 if pins else waited_ns > (STEPS - 1) * S
-
-
 @pytest.mark.usefixtures("alone")
-@pytest.mark.parametrize("amp", [None, "fp16"])
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_on_the_cpu_nothing_is_read_either_and_every_step_is_told(
-    strategy: str, amp: Any, gpu: Gpu, loop: Loop
-) -> None:
-    watched, ear = loop(trial_of(strategy, world_size=1, amp=amp, clip_norm=1.0), CPU)
+def test_on_the_cpu_nothing_is_read_either_and_every_step_is_told(strategy: str, gpu: Gpu, loop: Loop) -> None:
+    watched, ear = loop(trial_of(strategy, world_size=1, amp="fp16", clip_norm=1.0), CPU)
     check(gpu, watched, ear)
     assert [message.step for message in ear.steps()] == list(range(STEPS))
-
-
-@pytest.mark.usefixtures("alone")
-def test_what_powersgd_draws_on_the_cpu_it_draws_before_a_gpu_is_watched(
-    loop: Loop, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    drawn: list[int] = []  # how often, by the step
-    randn = torch.randn
-
-    def counted(*shape: int, **options: Any) -> Tensor:
-        drawn[-1] += 1
-        return randn(*shape, **options)
-
-    def next_step(trial: Trial, tensors: Any, device: torch.device) -> Any:
-        drawn.append(0)
-        return on_device(trial, tensors, device)
-
-    on_device = module.on_device
-    monkeypatch.setattr(torch, "randn", counted)
-    monkeypatch.setattr(module, "on_device", next_step)
-    loop(trial_of("ddp_powersgd", world_size=1), CPU)
-    assert len(drawn) == STEPS
-    assert sum(drawn[:AGREE_FIRST]) > 0
-    assert not any(drawn[AGREE_FIRST:])
-
-
-# What must turn it red
-
-
-def in_the_loop(monkeypatch: pytest.MonkeyPatch, what: Callable[[Tensor], object]) -> None:
-    """Do this with the loss, in every step."""
-    mean = module.mean_loss
-
-    def does(total: Tensor, labels: Tensor) -> Tensor:
-        what(total)
-        return mean(total, labels)
-
-    monkeypatch.setattr(module, "mean_loss", does)
-
-
-@pytest.mark.usefixtures("made_up")
-def test_a_value_read_in_the_loop_is_noticed(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
-    in_the_loop(monkeypatch, lambda loss: loss.item())
-    watched, _ = loop(trial_of("all_reduce"), CPU)
-    assert watched.waits == ["aten._local_scalar_dense.default"] * STEPS
-
-
-@COLLECTIVES_OF_META
-@pytest.mark.usefixtures("made_up")
-def test_of_a_device_without_memory_it_fails(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
-    refused: list[str] = []
-
-    def reads(loss: Tensor) -> None:
-        with pytest.raises(RuntimeError, match="meta tensors") as caught:
-            loss.item()
-        refused.append(str(caught.value))
-
-    in_the_loop(monkeypatch, reads)
-    loop(trial_of("all_reduce"))
-    assert len(refused) == STEPS
-
-
-@COLLECTIVES_OF_META
-@pytest.mark.usefixtures("made_up")
-@pytest.mark.parametrize(
-    "wait",
-    [
-        lambda _: torch.cuda.synchronize(),
-        lambda _: torch.cuda.current_stream().synchronize(),
-        lambda _: torch.cuda.Event(enable_timing=True).synchronize(),
-    ],
-    ids=["device", "stream", "event"],
-)
-def test_a_synchronize_in_the_loop_is_counted(
-    wait: Callable[[Tensor], None], gpu: Gpu, loop: Loop, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    in_the_loop(monkeypatch, wait)
-    loop(trial_of("all_reduce"))
-    assert gpu.synchronised == STEPS
-
-
-@pytest.mark.parametrize(
-    ("copy", "waits"),
-    [
-        (lambda: torch.ones(2).to("meta"), True),
-        (lambda: torch.ones(2).to("meta", non_blocking=True), False),
-        (lambda: torch.ones(2, device="meta").copy_(torch.ones(2)), True),
-        (lambda: torch.ones(2, device="meta").copy_(torch.ones(2), non_blocking=True), False),
-        (lambda: torch.ones(2).to(torch.float64), False),
-        (lambda: torch.ones(2)[[0, 1]], False),
-        (lambda: torch.ones(2, device="meta")[[0, 1]], True),
-        (lambda: torch.ones(2, device="meta")[torch.tensor([0, 1])], True),
-    ],
-)
-def test_a_copy_for_which_the_host_waits_is_noticed(copy: Callable[[], Tensor], waits: bool) -> None:
-    with Watched(META, Gpu()) as watched:
-        copy()
-    assert bool(watched.waits) == waits

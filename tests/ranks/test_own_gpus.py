@@ -1,7 +1,5 @@
 """What a rank tells of its GPUs and of its NCCL; CUDA and NCCL are made up."""
 
-from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +14,6 @@ from ddptui.wire.messages import Nccl, OwnGpu, Ready
 from workers.instruments.delays import RankDelays
 from workers.instruments.reporter import Reporter
 from workers.rank.device import CPU, gpus_of, nccl_of
-from workers.rank.group import Rendezvous, join_group, leave_group
 from workers.rank.process import Rank
 from workers.replicas.progress import ReplicaProgress
 from workers.replicas.replicas import ReplicaState
@@ -70,15 +67,6 @@ def test_a_name_that_the_wire_would_refuse_is_made_to_fit(monkeypatch: pytest.Mo
     assert message.gpus[0].name.startswith("NVIDIA[2JTTT")
 
 
-def test_a_gpu_that_does_not_answer_has_no_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    def lost(_: torch.device) -> Any:
-        raise RuntimeError("CUDA error: unspecified launch failure")
-
-    monkeypatch.setattr(torch.cuda, "get_device_name", lost)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lost)
-    assert gpus_of(GPU) == (OwnGpu("", ""),)
-
-
 @pytest.mark.parametrize("backend", [ProcessGroupNCCL2(), Wrapper()])
 def test_nccl_is_told_with_its_version_and_torchs_class(monkeypatch: pytest.MonkeyPatch, backend: object) -> None:
     group_of(monkeypatch, backend)
@@ -89,29 +77,6 @@ def test_of_another_backend_and_of_the_cpu_there_is_none(monkeypatch: pytest.Mon
     group_of(monkeypatch, ProcessGroupGloo())
     assert nccl_of(GPU) is None
     assert nccl_of(CPU) is None
-
-
-def test_a_torch_that_does_not_tell_ends_no_rank(monkeypatch: pytest.MonkeyPatch) -> None:
-    group_of(monkeypatch, ProcessGroupNCCL2())
-    monkeypatch.delattr(torch.cuda.nccl, "version")
-    assert nccl_of(GPU) is None
-
-
-@pytest.fixture
-def gloo(tmp_path: Path) -> Iterator[None]:
-    me = Rank(Trial(world_size=1), 0, 1, CPU, Reporter(0), RankDelays((), 0, seed=0, warmup_steps=0))
-    join_group(me, Rendezvous(init_method=f"file://{tmp_path / 'meeting'}"))
-    yield
-    leave_group()
-
-
-@pytest.mark.usefixtures("gloo")
-def test_a_real_group_over_gloo_has_none() -> None:
-    assert nccl_of(GPU) is None
-
-
-def test_without_a_group_there_is_none() -> None:
-    assert nccl_of(GPU) is None
 
 
 def test_a_rank_tells_it_all_before_its_first_step(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,14 +11,13 @@ from ddptui.config.trial import Fault, FaultKind, Trial
 from ddptui.engines.local.warm import WarmParent
 from ddptui.wire.messages import Position
 from tests.support.runner import ENOUGH_S
+from tests.support.worlds import one_rank
 from workers.aggregate import strategy_of
 from workers.instruments.clock import Clock
-from workers.instruments.delays import RankDelays
 from workers.instruments.progress import Progress
 from workers.instruments.records import StepRecord
 from workers.instruments.reporter import Reporter
 from workers.rank.faults import EXIT_CODE, Faults
-from workers.rank.process import Rank
 from workers.train import after_loop, train
 
 CPU = torch.device("cpu")
@@ -35,6 +34,7 @@ for kind in ("kill", "exit", "abort", "stop"):
         os.kill(pid, 9)
         os.waitpid(pid, 0)
 """
+Calls = list[tuple[Any, ...]]
 
 
 def faults(kind: FaultKind, rank: int) -> Faults:
@@ -50,38 +50,28 @@ def test_each_ends_or_stops_the_process_as_it_says(warm: WarmParent, tmp_path: P
     assert ended == {"kill": "-9", "exit": str(EXIT_CODE), "abort": "-6", "stop": "-19"}
 
 
-def test_it_strikes_its_rank_in_its_step(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(RuntimeError, match="injected by the trial"):
-        faults("raise", 1).strike(5, CPU)
-    assert capsys.readouterr().out == "fault, step 5: raise\n"
-    faults("raise", 1).strike(4, CPU)
-    faults("raise", 0).strike(5, CPU)
-    assert capsys.readouterr().out == ""
-
-
-def test_its_line_is_written_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_strikes_its_rank_in_its_step_and_says_so_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another thread of the rank prints, too: a line of its own came between the text and its end."""
     pieces: list[str] = []
     monkeypatch.setattr("sys.stdout.write", pieces.append)
+    faults("raise", 1).strike(4, CPU)
+    faults("raise", 0).strike(5, CPU)
+    assert pieces == []
     with pytest.raises(RuntimeError, match="injected by the trial"):
         faults("raise", 1).strike(5, CPU)
     assert [piece for piece in pieces if piece] == ["fault, step 5: raise\n"]
-
-
-def test_only_who_skips_leaves_a_step_out() -> None:
     assert faults("skip", 1).skips(5)
-    assert not faults("skip", 1).skips(6)
-    assert not faults("skip", 0).skips(5)
-    assert not faults("hang", 1).skips(5)
+    others = faults("skip", 1).skips(6), faults("skip", 0).skips(5), faults("hang", 1).skips(5)
+    assert others == (False, False, False)
 
 
 # Faults after which the ranks call different collectives
 
 
 @pytest.fixture
-def called(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+def called(monkeypatch: pytest.MonkeyPatch) -> Calls:
     """The collectives that a fault calls, instead of calling them."""
-    calls: list[tuple[Any, ...]] = []
+    calls: Calls = []
     monkeypatch.setattr(dist, "barrier", lambda: calls.append(("barrier",)))
     monkeypatch.setattr(dist, "reduce", lambda tensor, dst: calls.append(("reduce", tensor.numel(), dst)))
     monkeypatch.setattr(dist, "all_reduce", lambda tensor: calls.append(("all_reduce", tensor.numel())))
@@ -92,9 +82,7 @@ def called(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     ("kind", "collectives"),
     [("lone_collective", [("reduce", 1, 0)]), ("mismatch", [("all_reduce", 7)]), ("other_shape", []), ("skip", [])],
 )
-def test_some_call_a_collective_more(
-    called: list[tuple[Any, ...]], kind: FaultKind, collectives: list[tuple[Any, ...]]
-) -> None:
+def test_some_call_a_collective_more(called: Calls, kind: FaultKind, collectives: Calls) -> None:
     faults(kind, 1).strike(5, CPU)
     faults(kind, 1).strike(6, CPU)
     faults(kind, 0).strike(5, CPU)
@@ -120,30 +108,22 @@ class Counted(Progress):
     ],
 )
 def test_who_has_no_batch_or_stops_early_leaves_the_loop_before_the_step(
-    called: list[tuple[Any, ...]],
-    capsys: pytest.CaptureFixture[str],
-    kind: FaultKind,
-    rank: int,
-    steps: int,
-    collectives: list[tuple[Any, ...]],
+    called: Calls, capsys: pytest.CaptureFixture[str], kind: FaultKind, rank: int, steps: int, collectives: Calls
 ) -> None:
     trial = Trial(
         launch="single", strategy=None, model="mlp", width=4, depth=1, dataset="random", shape=(3,), samples=16,
         batch_size=4, steps=4, warmup_steps=0, fault=(Fault(kind=kind, rank=rank, step=2),),
     )  # fmt: skip
     progress = Counted(0, 0, Reporter(0))
-    me = Rank(trial, 0, 1, CPU, Reporter(0), RankDelays((), 0, seed=0, warmup_steps=0))
+    me = one_rank(trial, ranks=1)
     train(me, strategy_of(trial), progress)
     assert (progress.steps, called) == (steps, collectives)
     lines = capsys.readouterr().out.splitlines()
     assert (f"fault, step 2: {kind}" in lines) == (rank == 0)
     assert lines[-1] == "rank 0  left the training loop"
     assert me.reporter.position() == Position(phase="between steps")
-
-
-def test_a_rank_whose_device_is_still_in_a_step_has_not_left_the_loop() -> None:
     behind = Position(step=3, calls=1, number=0, kind="all_reduce")
-    assert after_loop(behind) == behind
+    assert after_loop(behind) == behind, "its device is still in a step"
 
 
 def test_the_average_gets_other_tensors_in_the_faults_step_only() -> None:

@@ -1,9 +1,7 @@
 """nn.DataParallel's replicas under watch; and its stand-in: threads that together are the big batch."""
 
-import sys
 import threading
 from collections.abc import Sequence
-from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -11,13 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from ddptui.config.trial import Bottleneck, Trial
-from ddptui.wire.messages import Done, RankMessage, Step, Tied
-from workers import dp
+from ddptui.wire.messages import RankMessage, Step, Tied
+from tests.support.worlds import one_rank
 from workers.instruments.clock import Accuracy
 from workers.instruments.delays import RankDelays
 from workers.instruments.records import PhaseTimer, StepRecord
 from workers.instruments.reporter import Reporter
-from workers.rank.process import Rank
 from workers.replicas import replicas as module
 from workers.replicas.progress import ReplicaProgress
 from workers.replicas.replicas import (
@@ -27,6 +24,7 @@ from workers.replicas.replicas import (
     ReplicaState,
     ReplicaStep,
     ThreadedDataParallel,
+    replicate_over_devices,
 )
 
 MS = 1_000_000
@@ -53,17 +51,7 @@ def test_gradients_equal_those_of_the_big_batch(replicas: int, samples: int) -> 
     outputs.square().sum().backward()
     alone(inputs).square().sum().backward()
     for ours, theirs in zip(model.parameters(), alone.parameters(), strict=True):
-        assert ours.grad is not None
-        assert theirs.grad is not None
         assert torch.allclose(ours.grad, theirs.grad, rtol=0, atol=1e-12)
-    network._pool.shutdown()
-
-
-def test_each_replica_sees_its_part_of_the_batch() -> None:
-    seen = states(3)
-    network = ThreadedDataParallel(net(), seen, threads=1)
-    network(torch.randn(8, 6, dtype=torch.float64))
-    assert [replica.step.samples for replica in seen] == [3, 3, 2]
     network._pool.shutdown()
 
 
@@ -160,25 +148,28 @@ def at(*moments_ms: float, samples: int = 4) -> ReplicaStep:
     return ReplicaStep(samples, 96, tuple(round(moment * MS) for moment in moments_ms))
 
 
-def test_each_replica_has_its_own_part_and_waits_in_the_gather(monkeypatch: pytest.MonkeyPatch) -> None:
-    clocks = [Simulated(), Simulated()]
+def told(monkeypatch: pytest.MonkeyPatch, clocks: Sequence[Simulated], *steps: ReplicaStep) -> list[Any]:
+    """What each replica says of a step, once all devices have made it."""
+    loops = Simulated(error_ns=1000)
     progress, seen = simulated(monkeypatch, *clocks)
-    seen[0].step, seen[1].step = at(101, 103, 103), at(102, 106, 106.5, samples=3)
-    loops = Simulated()
+    for replica, step in zip(seen, steps, strict=True):
+        replica.step = step
     progress.step(a_step(loops), loops)
     for clock in (loops, *clocks):
         clock.there = 200 * MS
-    steps = [message for replica in seen for message in replica.reporter.told()]  # type: ignore[attr-defined]
+    return [replica.reporter.told() for replica in seen]  # type: ignore[attr-defined]
+
+
+def test_each_replica_has_its_own_part_and_waits_in_the_gather(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = at(101, 103, 103), at(102, 106, 106.5, samples=3)
+    steps = [step for [step] in told(monkeypatch, [Simulated(), Simulated()], *parts)]
     assert [(step.rank, step.samples, step.loss) for step in steps] == [(0, 4, 2.5), (1, 3, 2.5)]
     assert [step.phases_ns for step in steps] == [
         (1 * MS, 2 * MS, 5 * MS, 4 * MS, 1 * MS),
         (2 * MS, 4 * MS, 5 * MS, 1 * MS, 1 * MS),
     ]
     gathers = [step.collectives[0] for step in steps]
-    assert [(gather.enter_ns, gather.exit_ns) for gather in gathers] == [
-        (103 * MS, 107 * MS),
-        (106.5 * MS, 107 * MS),
-    ]
+    assert [(gather.enter_ns, gather.exit_ns) for gather in gathers] == [(103 * MS, 107 * MS), (106.5 * MS, 107 * MS)]
     assert {(gather.kind, gather.bytes) for gather in gathers} == {("gather_outputs", 96)}
     assert all(sum(step.phases_ns) == step.end_ns - step.begin_ns for step in steps)
 
@@ -198,59 +189,17 @@ def test_a_step_is_told_when_all_of_its_devices_have_made_it(monkeypatch: pytest
 @pytest.mark.parametrize("off", [-20 * MS, 20 * MS])
 def test_a_clock_that_is_off_leaves_no_phase_below_zero(monkeypatch: pytest.MonkeyPatch, off: int) -> None:
     """The console would refuse such a step, and all that comes with it."""
-    own, loops = Simulated(off), Simulated()
-    progress, [replica] = simulated(monkeypatch, own)
-    replica.step = at(101, 103, 103)
-    progress.step(a_step(loops), loops)
-    own.there = loops.there = 200 * MS
-    [step] = replica.reporter.told()  # type: ignore[attr-defined]
+    [[step]] = told(monkeypatch, [Simulated(off)], at(101, 103, 103))
     assert min(step.phases_ns) >= 0
     assert step.begin_ns <= step.collectives[0].enter_ns <= step.collectives[0].exit_ns
     assert sum(step.phases_ns) == step.end_ns - step.begin_ns
 
 
 def test_how_exact_a_replicas_clock_is_comes_before_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    clocks, loops = [Simulated(error_ns=7), Simulated(error_ns=9)], Simulated(error_ns=1000)
-    progress, seen = simulated(monkeypatch, *clocks)
-    for replica in seen:
-        replica.step = at(101, 103, 103)
-    progress.step(a_step(loops), loops)
-    for clock in (loops, *clocks):
-        clock.there = 200 * MS
-    told = [replica.reporter.told() for replica in seen]  # type: ignore[attr-defined]
-    assert [[type(message) for message in messages] for messages in told] == [[Tied, Step], [Tied, Step]]
-    assert [messages[0] for messages in told] == [Tied(rank=0, at_ns=5, error_ns=7), Tied(rank=1, at_ns=5, error_ns=9)]
-
-
-def test_the_loop_goes_by_the_clock_of_the_first_replica(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a clock of its own it would be off in its own way, of which nobody is told."""
-    made: list[Simulated] = []
-
-    def clock_of(_: torch.device) -> Simulated:
-        made.append(Simulated())
-        return made[-1]
-
-    def train(me: Rank, strategy: Any, progress: Any, clock: Any) -> None:
-        assert [clock] == made[:1]
-
-    me = Rank(Trial(), 0, 2, torch.device("cpu"), Said(0), RankDelays((), 0, seed=0, warmup_steps=0))
-    monkeypatch.setattr(module, "clock_of", clock_of)
-    monkeypatch.setattr(sys, "argv", ["dp", "world_size=2"])
-    monkeypatch.setattr(dp, "rank_process", lambda *_, **__: nullcontext(me))
-    monkeypatch.setattr(dp, "pin_threads", lambda *_: 1)
-    monkeypatch.setattr(dp, "train", train)
-    dp.main()
-    assert len(made) == 2
-
-
-def test_a_replica_that_gets_nothing_of_a_small_batch_says_the_step_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    own, loops = Simulated(), Simulated()
-    progress, [replica] = simulated(monkeypatch, own)
-    progress.step(a_step(loops), loops)
-    loops.there = 200 * MS
-    [step] = replica.reporter.told()  # type: ignore[attr-defined]
-    assert (step.samples, step.collectives) == (0, ())
-    assert step.phases_ns == (1 * MS, 6 * MS, 5 * MS, 0, 1 * MS)
+    clocks = [Simulated(error_ns=7), Simulated(error_ns=9)]
+    ties, steps = zip(*told(monkeypatch, clocks, at(101, 103, 103), at(101, 103, 103)), strict=True)
+    assert ties == (Tied(rank=0, at_ns=5, error_ns=7), Tied(rank=1, at_ns=5, error_ns=9))
+    assert [type(step) for step in steps] == [Step, Step]
 
 
 class Outputs:
@@ -295,19 +244,6 @@ def test_copies_are_told_apart_by_their_device_and_marked_in_their_threads(monke
         assert threading.get_ident() not in clock.threads
 
 
-def test_memory_is_each_devices_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: 1000 + device.index)
-    progress, seen = simulated(monkeypatch, Simulated(), Simulated(), Simulated())
-    done = Done(
-        rank=0, at_ns=1, correct=5, evaluated=9, parameters={}, buffers={}, bottleneck_fired=0, bottleneck_ns=0,
-        peak_gpu_bytes=5000,
-    )  # fmt: skip
-    progress.done(done)
-    said: list[Done] = [replica.reporter.words[-1] for replica in seen]  # type: ignore[attr-defined]
-    assert [words.peak_gpu_bytes for words in said] == [5000, 1001, 1002]
-    assert [words.correct for words in said] == [5, 0, 0]
-
-
 # A replica's forward is in the type that its caller's is in.
 
 
@@ -342,3 +278,11 @@ def test_threads_of_the_real_one_do_so_too(monkeypatch: pytest.MonkeyPatch, dtyp
         network.parallel_apply([network.module], [(torch.randn(4, 6),)], [{}])
         nn.DataParallel.parallel_apply(network, [network.module], [(torch.randn(4, 6),)], [{}])
     assert seen == [dtype, torch.bfloat16]
+
+
+# Several devices under one rank
+
+
+def test_one_device_is_left_as_it_is() -> None:
+    model = nn.Linear(2, 2)
+    assert replicate_over_devices(one_rank(Trial()), model) is model

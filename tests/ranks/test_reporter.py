@@ -1,21 +1,19 @@
 """A rank's end of the wire, against a real hub."""
 
-import itertools
 import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import msgspec
 import pytest
-import torch
 
-from ddptui.config.trial import Bottleneck
 from ddptui.engines.hub import Hub
 from ddptui.wire.connection import HUB
 from ddptui.wire.limits import MOST_OF_AN_ERROR
 from ddptui.wire.messages import VERSION, Echo, Failed, Fingerprint, Hello, Pause, RankMessage
-from ddptui.wire.records import Message, Probe, SetBottleneck
+from ddptui.wire.records import Message, Probe
 from workers.instruments import reporter as module
 from workers.instruments.reporter import Reporter, within_limits
 
@@ -48,14 +46,37 @@ def receive(hub: Hub, count: int) -> list[Message]:
     return messages
 
 
-def test_everything_said_arrives_in_order_the_last_words_too(hub: Hub) -> None:
+def failed(number: int, error: str = "") -> Failed:
+    return Failed(rank=0, at_ns=number, error=error)
+
+
+def broken() -> None:
+    raise RuntimeError("CUDA error: unspecified launch failure")
+
+
+MANY = [failed(number, "x" * 1000) for number in range(5000)]
+SAID: dict[str, tuple[list[Any], list[Failed], int]] = {  # what is said after a hello, what comes, and what is dropped
+    # The hello travels alone, however much is said at once with it: of strangers the console takes little.
+    "everything in order, the last words too": (MANY, MANY, 0),
+    # Where the device has failed, some forty steps are queued: the end of the log, which is shown, should be the
+    # loop's. And one event that cannot be read must not silence the rank.
+    "of failures one": ([broken, broken, lambda: [failed(1)], failed(3)], [failed(1), failed(3)], 2),
+}
+
+
+@pytest.mark.parametrize(("said", "comes", "dropped"), SAID.values(), ids=SAID)
+def test_what_is_said_arrives(
+    said: list[Any], comes: list[Failed], dropped: int, hub: Hub, capsys: pytest.CaptureFixture[str]
+) -> None:
     reporter = Reporter(0)
-    said = [hello(hub), *(Failed(rank=0, at_ns=number, error="x" * 50) for number in range(5000))]
-    for message in said:
-        reporter.send(message)
+    for words in [hello(hub), *said]:
+        reporter.send(words)
+    if broken not in said:
+        reporter.close()
+    assert receive(hub, 1 + len(comes)) == [hello(hub), *comes]
     reporter.close()
-    assert receive(hub, len(said)) == said
-    assert reporter.dropped == 0
+    assert (reporter.dropped, hub.refused) == (dropped, 0)
+    assert capsys.readouterr().err.count("RuntimeError: CUDA error") == (1 if dropped else 0)
 
 
 def test_before_its_hello_a_rank_says_nothing_however_long_its_device_takes(
@@ -78,44 +99,12 @@ def test_before_its_hello_a_rank_says_nothing_however_long_its_device_takes(
     assert hub.refused == 0
 
 
-def test_a_thread_that_gets_no_core_for_a_while_still_says_hello(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a busy machine any two looks at the clock may lie further apart than the thread means to wait."""
-
-    class SlowClock:
-        def __init__(self) -> None:
-            self.looks = itertools.count(time.monotonic_ns(), 2 * module.LOOK_EVERY_MS * module.NS_PER_MS)
-
-        def monotonic_ns(self) -> int:
-            return next(self.looks)
-
-        def __getattr__(self, name: str) -> object:
-            return getattr(time, name)
-
-    monkeypatch.setattr(module, "time", SlowClock())
-    reporter = Reporter(0, heartbeat=False)
-    reporter.send(hello(hub))
-    assert receive(hub, 1) == [hello(hub)]
-    reporter.close()
-
-
 def test_a_full_queue_is_counted_never_waited_for(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_QUEUED", 10)
     reporter = Reporter(0)
     for _ in range(2000):
         reporter.send(hello(hub))
     assert reporter.dropped > 0
-    reporter.close()
-
-
-def test_new_delays_from_the_console_reach_the_rank(hub: Hub) -> None:
-    reporter = Reporter(0)
-    reporter.send(hello(hub))
-    receive(hub, 1)
-    bottleneck = (Bottleneck(at="data", ranks=(0,), sleep_ms=1),)
-    hub.send(SetBottleneck(bottleneck=bottleneck))
-    while reporter.command is None:
-        hub.receive(10)
-    assert reporter.command == SetBottleneck(bottleneck=bottleneck)
     reporter.close()
 
 
@@ -132,10 +121,6 @@ def test_a_probe_is_answered_at_once_and_not_with_the_next_batch(hub: Hub, monke
         assert (echo.rank, echo.number) == (0, number)
         assert sent_ns <= echo.heard_ns <= echo.said_ns <= time.monotonic_ns()
     reporter.close()
-
-
-def failed(number: int) -> Failed:
-    return Failed(rank=0, at_ns=number, error="")
 
 
 def test_what_is_not_known_yet_keeps_its_place(hub: Hub) -> None:
@@ -167,47 +152,6 @@ def test_what_never_gets_known_does_not_take_the_last_words_with_it(hub: Hub, mo
     assert receive(hub, 2) == [hello(hub), failed(3)]
 
 
-def broken() -> None:
-    raise RuntimeError("CUDA error: unspecified launch failure")
-
-
-def test_where_the_device_fails_the_rest_is_said_all_the_same(hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
-    reporter = Reporter(0)
-    for words in (hello(hub), broken, failed(3)):
-        reporter.send(words)
-    assert receive(hub, 2) == [hello(hub), failed(3)]
-    reporter.close()
-    assert "CUDA error" in capsys.readouterr().err
-
-
-def test_of_failures_one_is_told_and_what_does_not_fail_comes(hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
-    """Where the device has failed, some forty steps are queued: the end of the log, which is shown, should be the
-    loop's. And one event that cannot be read must not silence the rank."""
-    reporter = Reporter(0)
-    for words in (hello(hub), broken, broken, lambda: [failed(1)], failed(3)):
-        reporter.send(words)
-    assert receive(hub, 3) == [hello(hub), failed(1), failed(3)]
-    reporter.close()
-    assert reporter.dropped == 2
-    assert capsys.readouterr().err.count("RuntimeError: CUDA error") == 1
-
-
-def test_a_rank_that_is_ending_has_said_itself_that_its_device_failed(
-    hub: Hub, capsys: pytest.CaptureFixture[str]
-) -> None:
-    reporter = Reporter(0)
-
-    def broken_at_the_end() -> None:
-        if reporter._closing.is_set():
-            broken()
-
-    for words in (hello(hub), broken_at_the_end, failed(3)):
-        reporter.send(words)
-    reporter.close()
-    assert receive(hub, 2) == [hello(hub), failed(3)]
-    assert capsys.readouterr().err == ""
-
-
 def test_without_a_console_what_there_is_to_tell_is_asked_for_in_order_until_it_is_known() -> None:
     reporter = Reporter(0)
     answers: list[list[Failed] | None] = [None, None, None, []]
@@ -225,52 +169,6 @@ def test_without_a_console_what_there_is_to_tell_is_asked_for_in_order_until_it_
     reporter.send(quick)
     reporter.close()
     assert asked == ["slow", "slow", "slow", "slow", "quick"]
-
-
-def test_without_a_console_it_says_nothing_and_starts_nothing() -> None:
-    reporter = Reporter(0)
-    reporter.send(Failed(rank=0, at_ns=0, error=""))
-    assert reporter._thread is None
-    reporter.close()
-
-
-def test_the_thread_that_asks_a_gpu_is_on_that_gpu(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the loop's own thread is left where it is: replicas of one process have a reporter each."""
-    came: list[tuple[object, int]] = []
-    gpu = torch.device("cuda", 1)
-    monkeypatch.setattr(torch.cuda, "set_device", lambda device: came.append((device, threading.get_ident())))
-
-    def told() -> list[Failed]:
-        came.append(("asked", threading.get_ident()))
-        return [failed(1)]
-
-    reporter = Reporter(0, heartbeat=False)
-    reporter.send(hello(hub))
-    reporter.set_device(gpu)
-    reporter.send(told)
-    receive(hub, 2)
-    reporter.close()
-    thread = came[0][1]
-    assert came == [(gpu, thread), ("asked", thread)]
-    assert thread != threading.get_ident()
-
-
-def test_without_a_console_the_threads_device_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    came: list[torch.device] = []
-    monkeypatch.setattr(torch.cuda, "set_device", came.append)
-    Reporter(1).set_device(torch.device("cuda", 1))
-    assert came == []
-
-
-def test_a_hello_travels_alone(hub: Hub) -> None:
-    """However much is said at once with it: of strangers the console takes little."""
-    reporter = Reporter(0)
-    said = [hello(hub), *(Failed(rank=0, at_ns=number, error="x" * 1000) for number in range(500))]
-    for message in said:
-        reporter.send(message)
-    assert receive(hub, len(said)) == said
-    assert hub.refused == 0
-    reporter.close()
 
 
 @pytest.mark.parametrize("error", ["x" * 10**6, "no such file: \udcff", "two\nlines \x1b[2J"])
@@ -292,8 +190,3 @@ def test_what_the_console_would_refuse_is_said_to_have_failed(hub: Hub, name: st
     assert isinstance(told, Failed)
     assert told.error.startswith("cannot send the console a Fingerprint: ")
     assert hub.refused == 0
-
-
-def test_what_fits_is_said_as_it_is() -> None:
-    words = Fingerprint(rank=0, step=1, parameters={"weight": "ab"}, buffers={})
-    assert within_limits(words) is words

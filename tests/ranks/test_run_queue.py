@@ -1,4 +1,4 @@
-"""How long a thread had no core: read from the kernel, beside a process that wants the same core."""
+"""How long a thread had no core, read from the kernel beside a process that wants the same core; and its loaders."""
 
 import errno
 import os
@@ -6,8 +6,10 @@ import threading
 import time
 
 import pytest
+from torch.utils.data import DataLoader, Dataset
 
 from tests.support.load import busy_processes
+from workers.instruments.heartbeat import LoaderMeter
 from workers.instruments.run_queue import RunQueue
 
 pytestmark = pytest.mark.skipif(not os.path.exists("/proc/self/schedstat"), reason="this kernel counts no queues")
@@ -64,3 +66,54 @@ def test_a_queue_that_cannot_be_read_is_empty(monkeypatch: pytest.MonkeyPatch) -
     queue = RunQueue()
     assert queue.taken() == (0, 0)
     queue.close()
+
+
+# The workers of a DataLoader, as another process sees them: real ones
+
+SOON_S = 30.0
+
+
+class Rows(Dataset[int]):
+    """Rows of which each takes long, on a core or asleep."""
+
+    def __init__(self, *, busy: bool) -> None:
+        self._busy = busy
+
+    def __len__(self) -> int:
+        return 10_000
+
+    def __getitem__(self, at: int) -> int:
+        end = time.monotonic() + 0.2
+        while self._busy and time.monotonic() < end:
+            pass
+        time.sleep(max(0.0, end - time.monotonic()))
+        return at
+
+
+@pytest.mark.parametrize("busy", [True, False], ids=["busy", "asleep"])
+def test_their_number_and_what_they_do_is_read(busy: bool) -> None:
+    iterator = iter(DataLoader(Rows(busy=busy), num_workers=2))
+    next(iterator)
+    meter, seen = LoaderMeter(), list[bool]()
+    assert meter.read() == ()  # of the first reading, no CPU time is known
+    for _ in range(5):
+        for _ in range(4):  # else the workers would have nothing to do
+            next(iterator)
+        found = meter.read()
+        assert len(found) == 2
+        seen += [worker.state == "running" or (worker.cpu_percent or 0.0) > 20 for worker in found]
+    assert (sum(seen) > len(seen) / 2) == busy
+    iterator._shutdown_workers()  # type: ignore[attr-defined]
+
+
+def test_other_children_are_no_workers() -> None:
+    child = os.fork()
+    if child == 0:
+        time.sleep(SOON_S)
+        os._exit(0)
+    try:
+        meter = LoaderMeter()
+        assert (meter.read(), meter.read()) == ((), ())
+    finally:
+        os.kill(child, 9)
+        os.waitpid(child, 0)

@@ -12,7 +12,7 @@ from weakref import ref
 
 import pytest
 
-from workers.instruments.sampler import COLLECTION, Named, Sample, Sampler, frames_of, line_of
+from workers.instruments.sampler import COLLECTION, Named, Sample, Sampler, frames_of
 
 RATE = 200
 
@@ -54,42 +54,15 @@ def shares(sampler: Sampler) -> Counter[str]:
     return Counter({function: round(100 * ns / whole) for function, ns in times.items()})
 
 
-@pytest.mark.parametrize("work", [slow_call, lambda: busy(0.3)], ids=["asleep", "in Python"])
-def test_the_samples_name_the_line_and_its_caller(work: Callable[[], object]) -> None:
-    with sampling() as sampler:
-        work()
-    function, _ = most_often(sampler)
-    assert function in ("slow_call", "busy")
-
-
-def most_often(sampler: Sampler) -> tuple[str, int]:
-    found = Counter((stack[0][2], stack[0][1]) for _, _, _, stack, _ in sampler.taken() if stack)
-    return found.most_common(1)[0][0]
-
-
-def test_the_line_is_the_one_that_runs() -> None:
-    with sampling() as sampler:
-        slow_call()
-    assert most_often(sampler) == ("slow_call", slow_call.__code__.co_firstlineno + 1)
-
-
-def test_the_caller_is_the_next_function_of_the_users_code() -> None:
+def test_the_line_is_the_one_that_runs_and_its_caller_the_next_function_of_the_users_code() -> None:
     def outer() -> None:
         (lambda: slow_call())()
 
     with sampling() as sampler:
         outer()
-    stacks = Counter(tuple(place[2] for place in stack) for _, _, _, stack, _ in sampler.taken())
-    assert stacks.most_common(1)[0][0] == ("slow_call", "<lambda>")
-
-
-def test_a_comprehension_is_its_functions_line() -> None:
-    def outer() -> None:
-        [time.sleep(0.3) for _ in range(1)]
-
-    with sampling() as sampler:
-        outer()
-    assert most_often(sampler) == ("outer", outer.__code__.co_firstlineno + 1)
+    [(stack, _)] = Counter(sample.stack for sample in sampler.taken()).most_common(1)
+    assert [place[2] for place in stack] == ["slow_call", "<lambda>"]
+    assert stack[0][1] == slow_call.__code__.co_firstlineno + 1
 
 
 def test_the_samples_stand_for_the_time_that_has_passed() -> None:
@@ -102,7 +75,7 @@ def test_the_samples_stand_for_the_time_that_has_passed() -> None:
 
 
 def test_a_call_that_keeps_the_lock_gets_the_samples_that_were_due_meanwhile() -> None:
-    numbers = [*range(3_000_000)]
+    numbers = [*range(1_000_000)]
 
     def sorts() -> None:
         for _ in range(3):
@@ -126,27 +99,16 @@ def test_samples_say_how_long_the_thread_kept_the_lock() -> None:
 
 
 def test_garbage_collections_are_told_apart() -> None:
-    kept = [[[number]] for number in range(400_000)]
+    kept = [[[number]] for number in range(300_000)]
 
     def collects() -> None:
         for _ in range(10):
             gc.collect()
 
-    gc.unfreeze()  # the test's fixture has frozen what there was
     with sampling() as sampler:
         collects()
     assert shares(sampler)[COLLECTION] > 50
     del kept
-
-
-def test_work_without_a_collection_is_none() -> None:
-    gc.disable()
-    try:
-        with sampling() as sampler:
-            busy(0.3)
-    finally:
-        gc.enable()
-    assert COLLECTION not in shares(sampler)
 
 
 def test_code_of_a_library_stands_in_where_no_frame_is_the_users() -> None:
@@ -213,37 +175,3 @@ def test_no_collection_runs_while_frames_are_read() -> None:
         gc.set_threshold(*threshold)
         gc.callbacks.remove(note)
     assert ran  # collections did run, between the reads
-
-
-def test_a_thread_that_has_ended_ends_its_sampler() -> None:
-    thread = threading.Thread(target=lambda: None)
-    thread.start()
-    thread.join()
-    sampler = Sampler(thread.ident or 0, name)
-    sampler.per_s = RATE
-    sampler.run()  # returns
-    assert not sampler.taken()
-
-
-def test_it_can_be_closed_again_and_before_it_runs() -> None:
-    sampler = Sampler(threading.get_ident(), name)
-    sampler.close()
-    sampler.close()
-    sampler.run()  # returns
-    sampler.close()
-    assert not sampler.taken()
-
-
-def test_the_line_of_an_instruction_is_pythons() -> None:
-    frame = sys._getframe()
-    code, instruction, line = frame.f_code, frame.f_lasti, frame.f_lineno
-    assert line_of(code, instruction) == line
-
-
-def test_lines_and_codes_are_forgotten_at_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workers.instruments.sampler.MOST_CODES", 3)
-    sampler = Sampler(threading.get_ident(), name)
-    for number in range(10):
-        code = compile("x = 1", f"file{number}", "exec")
-        sampler.stack([(code, 0)])
-    assert len(sampler._names) <= 4

@@ -141,10 +141,6 @@ def assert_something() -> None:
     assert not signal.getsignal(signal.SIGINT)
 
 
-def exit_by_itself() -> None:
-    raise SystemExit(3)
-
-
 @pytest.mark.parametrize("measure", [index, fail_in_torch, assert_something])
 def test_what_we_raise_goes_to_fail_and_no_further(measure: Callable[[], None]) -> None:
     failed: list[Exception] = []
@@ -157,6 +153,10 @@ def test_ours_is_still_ours_where_the_training_has_handlers(handled: Callable[[H
     failed: list[Exception] = []
     shielded(index, failed.append)()
     assert [type(error) for error in failed] == [IndexError]
+
+
+def exit_by_itself() -> None:
+    raise SystemExit(3)
 
 
 def test_what_ends_the_process_passes() -> None:

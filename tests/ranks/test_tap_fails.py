@@ -3,7 +3,6 @@ held of the training's works is not held for long."""
 
 import gc
 import weakref
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,25 +13,21 @@ from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
 
+from tests.support.torches import BOTH_WAYS
 from workers.instruments import hooks as module
 from workers.instruments.clock import Clock
 from workers.instruments.hooks import Recorder
 from workers.instruments.records import PhaseTimer
 from workers.instruments.tap import Tap
-from workers.rank.group import leave_group
 
-HOOKS = pytest.mark.skipif(not module.group_takes_hooks(), reason="this torch's groups take no hooks")
 OF_A_DEVICE = {"begins_to_wait", "has_waited", "issued_together"}  # test_tap_on_a_gpu.py
 DOORS = [*sorted({name for name in vars(Recorder) if not name.startswith("_")} - {"fail"} - OF_A_DEVICE), "_notified"]
 
 
-@pytest.fixture(params=[pytest.param(True, marks=HOOKS, id="hooks"), pytest.param(False, id="wrapped")])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+@pytest.fixture(params=BOTH_WAYS)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, alone: None) -> None:
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))  # else torch sets it
     monkeypatch.setattr(module, "group_takes_hooks", lambda: request.param)
-    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
-    yield
-    leave_group()
 
 
 def learn(tap: Tap | None) -> list[Tensor]:
@@ -46,7 +41,6 @@ def learn(tap: Tap | None) -> list[Tensor]:
             tap.begin(timer)
         loss = network(torch.randn(8, 6)).square().mean()
         work = dist.all_reduce(loss.detach().clone(), async_op=True)
-        assert work is not None
         work.wait()
         loss.backward()
         if tap is not None:
@@ -94,26 +88,6 @@ def test_what_a_handler_of_the_trainings_raises_there_passes(monkeypatch: pytest
 
 
 @pytest.mark.usefixtures("way")
-def test_works_that_are_let_go_are_gone_with_their_tensors() -> None:
-    tap = Tap(Clock(), None)
-    tap.begin(PhaseTimer(Clock()))
-    works = [weakref.ref(dist.all_reduce(torch.ones(4), async_op=True)) for _ in range(50)]
-    assert sum(work() is not None for work in works) <= 1
-    tap.close()
-    gc.collect()
-    assert not any(work() for work in works)
-
-
-@pytest.mark.usefixtures("way")
-def test_no_function_of_torchs_is_another_one() -> None:
-    before = {name: value for name, value in vars(dist).items() if callable(value)}
-    tap = Tap(Clock(), None)
-    assert {name: value for name, value in vars(dist).items() if callable(value)} == before
-    dist.P2POp(dist.isend, torch.ones(1), 0)
-    tap.close()
-
-
-@pytest.mark.usefixtures("way")
 def test_a_ddp_takes_a_hook_after_its_first_steps_and_holds_none_of_ours() -> None:
     network = DistributedDataParallel(nn.Linear(2, 2))
     tap = Tap(Clock(), None)
@@ -131,3 +105,14 @@ def test_a_ddp_takes_a_hook_after_its_first_steps_and_holds_none_of_ours() -> No
     with pytest.raises(RuntimeError, match="once"):
         network.register_comm_hook(None, own)
     tap.close()
+
+
+@pytest.mark.usefixtures("way")
+def test_works_that_are_let_go_are_gone_with_their_tensors() -> None:
+    tap = Tap(Clock(), None)
+    tap.begin(PhaseTimer(Clock()))
+    works = [weakref.ref(dist.all_reduce(torch.ones(4), async_op=True)) for _ in range(50)]
+    assert sum(work() is not None for work in works) <= 1
+    tap.close()
+    gc.collect()
+    assert not any(work() for work in works)

@@ -15,7 +15,8 @@ from torch import nn
 from ddptui.wire.messages import Step
 from ddptui.wire.watching import Watching
 from tests.support.simulated_gpu import Event, Gpu, Stream, Work
-from workers.instruments import cuda_clock, hooks, page_locked
+from tests.support.torches import BOTH_WAYS
+from workers.instruments import hooks, page_locked
 from workers.instruments.clock import UNKNOWN
 from workers.instruments.cuda_clock import CudaClock, Mark
 from workers.instruments.gpu import ANOTHER, HOST, NCCL2, STOCK_NCCL, carrier_between_gpus, carrier_of
@@ -23,13 +24,11 @@ from workers.instruments.page_locked import OnItsWay
 from workers.instruments.records import Call, PhaseTimer
 from workers.instruments.reporter import Reporter
 from workers.instruments.tap import Tap
-from workers.rank.group import leave_group
 from workers.relay.steps import Steps
 from workers.watch.encoder import NoteEncoder
 from workers.watch.notes import CODES, NONE
 
 MS = 1_000_000
-HOOKS = pytest.mark.skipif(not hooks.group_takes_hooks(), reason="this torch's groups take no hooks")
 
 
 class Rank:
@@ -55,7 +54,6 @@ class Rank:
     def call(self, work_ns: float, by: str = STOCK_NCCL) -> Call:
         """A collective that the rank waits for at once, on the current stream."""
         call = self.tap.before("all_gather", 64, None, (), by)
-        assert call is not None
         work = cast(Any, Work(self.gpu, work_ns))
         self.tap.issued(call, work, background=False)
         waits = self.tap.waits(work)
@@ -85,13 +83,11 @@ class Rank:
 
 
 @pytest.fixture
-def rank(gpu: Gpu, clock: CudaClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rank]:
+def rank(gpu: Gpu, clock: CudaClock, alone: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rank]:
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))  # else torch sets it
-    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
     made = Rank(gpu, clock)
     yield made
     made.tap.close()
-    leave_group()
 
 
 # Calls on another stream than the loop's
@@ -143,22 +139,6 @@ def test_what_is_fetched_ahead_waits_for_its_own_turn(gpu: Gpu, rank: Rank) -> N
     assert lost == [pytest.approx(20 * MS, abs=MS), pytest.approx(5 * MS, abs=MS)]
 
 
-def test_while_the_host_waits_for_a_call_the_loops_stream_is_idle(gpu: Gpu, rank: Rank) -> None:
-    side = Stream(gpu)
-
-    def forward() -> None:
-        side.wait_until(gpu.main.free_ns)
-        with gpu.on(side):
-            rank.call(20 * MS)
-        gpu.main.push(8 * MS)
-        side.record_event().synchronize()
-
-    rank.step(forward)
-    [step] = rank.told()
-    [call] = step.collectives
-    assert call.exit_ns - call.awaited_ns == pytest.approx(12 * MS, abs=MS)
-
-
 def test_several_calls_that_one_wait_is_for_share_it(gpu: Gpu, rank: Rank) -> None:
     sides = Stream(gpu), Stream(gpu)
 
@@ -181,7 +161,6 @@ def test_sends_and_receives_that_nccl_groups_are_waited_for_together(gpu: Gpu, r
     def forward() -> None:
         calls = [rank.tap.before(kind, 64, 0, (), STOCK_NCCL) for kind in ("send", "recv")]
         for call in calls:
-            assert call is not None
             rank.tap.issued(call, None, background=True)
         work = cast(Any, Work(gpu, 20 * MS))
         rank.tap.issued_together(work)
@@ -196,20 +175,6 @@ def test_sends_and_receives_that_nccl_groups_are_waited_for_together(gpu: Gpu, r
         assert [call.kind for call in step.collectives] == ["send", "recv"]
         lost = [max(0, call.exit_ns - call.awaited_ns) for call in step.collectives]
         assert lost == [0, pytest.approx(15 * MS, abs=MS)]
-
-
-def test_a_call_that_the_loop_waits_for_at_home_is_lost_as_a_whole(gpu: Gpu, rank: Rank) -> None:
-    rank.step(lambda: rank.call(20 * MS))
-    [step] = rank.told()
-    [call] = step.collectives
-    assert (call.exit_ns - call.awaited_ns) == pytest.approx(20 * MS, abs=MS)
-
-
-def test_streams_that_wait_for_nothing_aside_cost_no_marks(gpu: Gpu, rank: Rank) -> None:
-    copies = Stream(gpu)
-    gpu.calls.clear()
-    gpu.main.wait_stream(copies)
-    assert gpu.calls == {"record": 1}
 
 
 # What carries a call
@@ -260,7 +225,7 @@ def test_what_carries_a_call_its_group_says_by_the_device_whatever_its_backend_i
     assert carrier_of(torch.ones(1), carrier_between_gpus(group)) == HOST
 
 
-@pytest.mark.parametrize("by_hooks", [pytest.param(True, marks=HOOKS), False])
+@pytest.mark.parametrize("by_hooks", BOTH_WAYS)
 def test_a_call_with_tensors_on_the_cpu_waits_for_no_gpu(
     by_hooks: bool, gpu: Gpu, clock: CudaClock, rank: Rank, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -273,7 +238,6 @@ def test_a_call_with_tensors_on_the_cpu_waits_for_no_gpu(
     dist.all_reduce(torch.ones(1))
     work = dist.all_reduce(torch.ones(1), async_op=True)
     dist.barrier()
-    assert work is not None
     work.wait()
     calls = tap.end()
     tap.close()
@@ -303,7 +267,7 @@ def test_an_event_that_cannot_be_read_costs_its_step_and_no_other(
     assert [step.step for step in rank.told()] == [0, 1, 3, 4]
 
 
-@pytest.mark.parametrize("place", range(5))
+@pytest.mark.parametrize("place", [0, 4])
 @pytest.mark.parametrize("between", [True, False])
 def test_a_call_of_which_a_moment_is_unknown_costs_its_step_and_no_other(rank: Rank, place: int, between: bool) -> None:
     """between: it is called after a step, as where metrics are averaged: then it belongs to the one that follows."""
@@ -353,16 +317,6 @@ def test_while_too_many_are_on_their_way_or_a_graph_is_captured_no_loss_is_kept(
         assert not isinstance(clock.keep(torch.tensor(1.0)), OnItsWay)
     assert isinstance(clock.keep(torch.tensor(1.0)), OnItsWay)
     assert gpu.spoiled == []
-
-
-def test_marks_that_nobody_reads_have_a_bound(gpu: Gpu, clock: CudaClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cuda_clock, "MOST_MARKS", 5)
-    held = [clock.now() for _ in range(5)]
-    assert not clock.is_full()
-    held.append(clock.now())
-    assert clock.is_full()
-    held.clear()
-    assert not clock.is_full()
 
 
 def test_a_batch_that_is_fetched_under_another_stream_is_fetched_before_forward(gpu: Gpu, rank: Rank) -> None:

@@ -2,7 +2,6 @@
 takes nothing of the overlap away. A step costs few calls into the driver."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from weakref import ref
 
 import pytest
@@ -11,27 +10,19 @@ import torch.distributed as dist
 from torch import nn
 
 from tests.support.simulated_gpu import Gpu, Work
+from tests.support.torches import BOTH_WAYS
 from workers.instruments import hooks
 from workers.instruments import tap as module
 from workers.instruments.cuda_clock import CudaClock
-from workers.instruments.gpu import NCCL2, STOCK_NCCL
+from workers.instruments.gpu import ANOTHER, NCCL2, STOCK_NCCL
 from workers.instruments.records import Call, PhaseTimer, StepRecord
-from workers.instruments.tap import Tap, is_called_by_torch
-from workers.rank.group import leave_group
+from workers.instruments.tap import Tap
 
 MS = 1_000_000
 BACKWARD_NS = 10 * MS  # a bucket
 TRANSFER_NS = 8 * MS
 BUCKETS = 3
 CALLS = 161  # as many as a ResNet-50 has parameters
-HOOKS = pytest.mark.skipif(not hooks.group_takes_hooks(), reason="this torch's groups take no hooks")
-
-
-@pytest.fixture
-def alone(tmp_path: Path) -> Iterator[None]:
-    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
-    yield
-    leave_group()
 
 
 @pytest.fixture
@@ -44,18 +35,23 @@ def tap(clock: CudaClock, alone: None, monkeypatch: pytest.MonkeyPatch) -> Itera
     tap.close()
 
 
-def step(gpu: Gpu, clock: CudaClock, tap: Tap) -> tuple[float, list[Call], list[Work]]:
-    """One step: backward sends a bucket after each third, and waits at its end. How long that took on the device, in
-    ns, and what the tap has recorded."""
+def begin(tap: Tap, clock: CudaClock) -> PhaseTimer:
+    """A step, up to its backward."""
     timer = PhaseTimer(clock)
     tap.begin(timer)
     timer.end("forward")
+    return timer
+
+
+def step(gpu: Gpu, clock: CudaClock, tap: Tap) -> tuple[float, list[Call], list[Work]]:
+    """One step: backward sends a bucket after each third, and waits at its end. How long that took on the device, in
+    ns, and what the tap has recorded."""
+    timer = begin(tap, clock)
     begin_ns = gpu.main.free_ns
     works = []
     for _ in range(BUCKETS):
         gpu.main.push(BACKWARD_NS)
         call = tap.before("all_reduce", 4, None, (), NCCL2 if gpu.is_nccl2 else STOCK_NCCL)
-        assert call is not None
         works.append(Work(gpu, TRANSFER_NS))
         tap.issued(call, works[-1], background=True)  # type: ignore[arg-type]
     for work in works:
@@ -75,20 +71,6 @@ def test_the_tap_leaves_the_overlap_as_it_is(gpu: Gpu, clock: CudaClock, tap: Ta
         assert taken_ns == pytest.approx(BUCKETS * BACKWARD_NS + TRANSFER_NS, abs=MS / 10)
 
 
-@pytest.mark.parametrize(("is_nccl2", "hidden"), [(True, 0), (False, BUCKETS - 1)])
-def test_a_tap_that_asked_for_futures_would_take_it_away_under_nccl2(
-    gpu: Gpu, tap: Tap, clock: CudaClock, is_nccl2: bool, hidden: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The red case of the test above."""
-
-    gpu.is_nccl2 = is_nccl2
-    monkeypatch.setattr(module, "NCCL2", "")  # taken for the stock one
-    monkeypatch.setattr(module, "STOCK_NCCL", STOCK_NCCL if not is_nccl2 else NCCL2)
-    taken_ns, _, _ = step(gpu, clock, tap)
-    exposed_ns = BUCKETS * TRANSFER_NS - hidden * TRANSFER_NS
-    assert taken_ns == pytest.approx(BUCKETS * BACKWARD_NS + exposed_ns, abs=MS / 10)
-
-
 @pytest.mark.parametrize("is_nccl2", [True, False])
 def test_the_end_of_every_bucket_is_marked_when_nccl_is_done_with_it_the_last_one_too(
     gpu: Gpu, clock: CudaClock, tap: Tap, is_nccl2: bool
@@ -100,6 +82,19 @@ def test_the_end_of_every_bucket_is_marked_when_nccl_is_done_with_it_the_last_on
             assert call.notified.event.over_ns == pytest.approx(work.end_ns, abs=MS / 10)
         # By then the loop has only just begun to wait: torch DDP copies its buckets before it is back.
         assert calls[-1].ended.event.over_ns >= calls[-1].notified.event.over_ns
+
+
+def test_the_end_of_a_bucket_that_the_host_sends_is_when_the_host_says_so(gpu: Gpu, clock: CudaClock, tap: Tap) -> None:
+    """What is marked on a stream in a thread of gloo's would lie behind all of backward."""
+    gpu.is_nccl2 = False
+    step(gpu, clock, tap)  # from now on the tap knows how many buckets there are
+    begin(tap, clock)
+    gpu.main.push(BACKWARD_NS)
+    call, work = tap.before("all_reduce", 4, None, (), ANOTHER), Work(gpu, TRANSFER_NS)
+    tap.issued(call, work, background=True)  # type: ignore[arg-type]
+    assert call.notified == pytest.approx(gpu.now_ns, abs=MS / 10)
+    assert call.awaited is None, "the tap's own wait was taken for the loop's"
+    tap.end()
 
 
 class Bucket:
@@ -122,36 +117,14 @@ def test_stock_nccl_holds_the_tensors_of_a_call_until_the_training_waits_for_it(
 ) -> None:
     """Else their memory would be given to others while NCCL reads it."""
     gpu.is_nccl2 = False
-    timer = PhaseTimer(clock)
-    tap.begin(timer)
-    timer.end("forward")
+    begin(tap, clock)
     work = Stashing(gpu, TRANSFER_NS)
     call = tap.before("all_reduce", 4, None, (), STOCK_NCCL)
-    assert call is not None
     tap.issued(call, work, background=True)  # type: ignore[arg-type]
     assert call.notified.event.over_ns == pytest.approx(work.end_ns, abs=MS / 10)
     assert work.stashed() is not None
     dist.Work.wait(work)  # type: ignore[arg-type]
     assert work.stashed() is None
-    tap.end()
-
-
-@pytest.mark.parametrize("by", [STOCK_NCCL, NCCL2])
-def test_of_what_the_training_calls_itself_nothing_is_asked(
-    gpu: Gpu, clock: CudaClock, tap: Tap, by: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """torch would hold its tensors for longer."""
-    monkeypatch.setattr(module, "is_called_by_torch", is_called_by_torch)
-    timer = PhaseTimer(clock)
-    tap.begin(timer)
-    timer.end("forward")
-    work = Stashing(gpu, TRANSFER_NS)
-    monkeypatch.setattr(work, "get_future", None)
-    call = tap.before("all_reduce", 4, None, (), by)
-    assert call is not None
-    tap.issued(call, work, background=True)  # type: ignore[arg-type]
-    assert call.notified is None
-    assert work.stashed() is not None
     tap.end()
 
 
@@ -164,11 +137,8 @@ def test_where_a_wait_on_one_stream_holds_up_others_none_is_put_in(
     monkeypatch.setattr(module, "is_called_by_torch", lambda: True)
     monkeypatch.setenv(variable, "1")
     tap = Tap(clock, nn.Linear(1, 1), buckets=True, overlaps=True, compiles=False)
-    timer = PhaseTimer(clock)
-    tap.begin(timer)
-    timer.end("forward")
+    begin(tap, clock)
     call = tap.before("all_reduce", 4, None, (), by)
-    assert call is not None
     tap.issued(call, Work(gpu, TRANSFER_NS), background=True)  # type: ignore[arg-type]
     assert call.notified is None
     tap.end()
@@ -179,7 +149,7 @@ def test_where_a_wait_on_one_stream_holds_up_others_none_is_put_in(
 
 
 @pytest.mark.usefixtures("alone")
-@pytest.mark.parametrize("by_hooks", [pytest.param(True, marks=HOOKS), False])
+@pytest.mark.parametrize("by_hooks", BOTH_WAYS)
 def test_a_call_takes_few_calls_into_the_driver(
     by_hooks: bool, gpu: Gpu, clock: CudaClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,82 +1,26 @@
 """The loop's own arithmetic: which steps share an average, how many samples are behind it, and what a phase takes."""
 
 from collections.abc import Iterator
-from itertools import count
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ddptui.config.trial import Trial
+from tests.support.worlds import one_rank
 from workers.aggregate import strategy_of
 from workers.instruments.clock import Clock
-from workers.instruments.delays import RankDelays
 from workers.instruments.progress import Progress
-from workers.instruments.records import PhaseTimer, StepRecord
+from workers.instruments.records import StepRecord
 from workers.instruments.reporter import Reporter
-from workers.rank.process import Rank
-from workers.train import accumulation_window, samples_per_update, train
-from workers.training.data import Samples, Share
+from workers.train import accumulation_window, train
+from workers.training.audit import shares
+from workers.training.data import Samples
+from workers.training.evaluate import evaluate
 from workers.training.models import make_model, with_sync_batchnorm
 from workers.training.optimizer import make_optimizer, optimize
-
-
-@pytest.mark.parametrize(
-    ("every", "batches", "steps", "rounds"),
-    [
-        (1, 3, 5, [[0], [1], [2], [3], [4]]),
-        (2, 4, 8, [[0, 1], [2, 3], [4, 5], [6, 7]]),
-        (2, 3, 6, [[0, 1], [2], [3, 4], [5]]),  # cut at the end of an epoch
-        (4, 3, 5, [[0, 1, 2], [3, 4]]),  # and at the end of all
-        (100, 1, 2, [[0], [1]]),
-    ],
-)
-def test_rounds_cover_every_step_once(every: int, batches: int, steps: int, rounds: list[list[int]]) -> None:
-    found = [list(accumulation_window(step, every, batches, steps)) for step in range(steps)]
-    assert found == [together for together in rounds for _ in together]
-
-
-def test_gradients_that_add_up_are_divided_by_all_their_samples() -> None:
-    share = Share(Samples(torch.zeros(10), torch.zeros(10)), batch_size=4, rank=0, world_size=2, seed=0)
-    assert len(share) == 3  # batches of 4, 4 and 2
-    assert samples_per_update(1, range(3), share, Trial(every=3)) == 10
-    assert samples_per_update(4, range(3, 5), share, Trial(every=2)) == 8
-    assert samples_per_update(5, range(5, 6), share, Trial(every=2)) == 2
-
-
-def test_ranks_that_step_alone_divide_by_each_batchs_own() -> None:
-    share = Share(Samples(torch.zeros(10), torch.zeros(10)), batch_size=4, rank=0, world_size=2, seed=0)
-    found = [samples_per_update(step, range(3), share, Trial(every=3, average="parameters")) for step in range(3)]
-    assert found == [4, 4, 2]
-
-
-def test_a_share_keeps_a_hash_of_each_epochs_order() -> None:
-    def orders(rank: int, epochs: list[int]) -> list[str]:
-        share = Share(Samples(torch.zeros(50), torch.zeros(50)), batch_size=4, rank=rank, world_size=2, seed=0)
-        for epoch in epochs:
-            share.set_epoch(epoch)
-            list(share)
-        return share.orders
-
-    assert len(set(orders(0, [0, 1, 2]))) == 3
-    assert len(set(orders(0, [0, 0]))) == 1
-    assert orders(0, [0, 1]) == orders(1, [0, 1])  # of the global order
-
-
-def test_laps_name_each_phase_once_it_is_over() -> None:
-    class Clock:
-        ticks = count()
-
-        def now(self) -> int:
-            return next(self.ticks)
-
-        def resolve(self, marks: object) -> None: ...
-
-    timer = PhaseTimer(Clock())
-    timer.end("data")
-    timer.end("optimizer")
-    assert (timer.phases, timer.moments) == (["data", "optimizer"], [0, 1, 2])
 
 
 def test_batchnorm_goes_into_every_hidden_layer_and_synchronised_refuses_the_cpu() -> None:
@@ -174,8 +118,82 @@ def test_nothing_is_computed_after_the_last_mark_of_a_step(options: dict[str, An
     )  # fmt: skip
     log = Log()
     ends = Ends(log)
-    me = Rank(trial, 0, 1, torch.device("cpu"), Reporter(0), RankDelays((), 0, seed=0, warmup_steps=0))
+    me = one_rank(trial, ranks=1)
     with log:
         train(me, strategy_of(trial), ends, Marking(log))
     assert ends.last == ["marks"] * 4
     assert "computes" in log.words
+
+
+# What is asked after the training fits where the training did: few samples of each rank, and few at once.
+
+SAMPLES = Samples(torch.arange(600.0).unsqueeze(1), torch.zeros(600, dtype=torch.long))
+
+
+def audited(trial: Trial) -> list[list[list[float]]]:
+    """The samples of each rank, batch by batch."""
+    ranks = range(trial.world_size)
+    return [[inputs.flatten().tolist() for inputs, _ in shares(one_rank(trial, number), SAMPLES)] for number in ranks]
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "sizes"),
+    [(130, [32, 32, 31, 31]), (128, [32] * 4), (600, [32] * 4), (11, [3, 3, 3, 2]), (3, [1, 1, 1, 0])],
+)
+def test_the_audit_takes_few_samples_of_each_rank_and_uneven_shares_stay_uneven(
+    batch_size: int, sizes: list[int]
+) -> None:
+    found = audited(Trial(world_size=4, batch_size=batch_size, every=2))
+    assert [[len(batch) for batch in batches] for batches in found] == [[size, size] for size in sizes]
+    seen = [sample for batches in found for batch in batches for sample in batch]
+    assert len(set(seen)) == len(seen)  # nobody has another one's, and no batch the one before
+
+
+class Counting(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: list[int] = []
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        self.sizes.append(len(inputs))
+        return torch.zeros(len(inputs), 2)
+
+
+@pytest.mark.parametrize(
+    ("trial", "together"),
+    [
+        (Trial(world_size=1, batch_size=600), 512),
+        (Trial(world_size=1, batch_size=64), 64),
+        (Trial(world_size=4, batch_size=64), 16),
+        (Trial(world_size=4, batch_size=65), 17),
+        (Trial(world_size=4, batch_size=2), 1),
+        (Trial(world_size=2, batch_size=64, gpus_per_rank=2), 16),
+    ],
+)
+def test_no_more_is_evaluated_at_once_than_was_trained(trial: Trial, together: int) -> None:
+    model = Counting()
+    done = evaluate(one_rank(trial), model, SAMPLES)
+    assert max(model.sizes) == together
+    assert sum(model.sizes) == done.evaluated == done.correct == 600 // trial.world_size
+
+
+def test_replicas_of_one_process_have_a_part_of_its_batch_each() -> None:
+    trial, model = Trial(launch="dp", strategy=None, world_size=4, batch_size=64), Counting()
+    process = one_rank(trial, ranks=1)
+    assert evaluate(process, model, SAMPLES).evaluated == 600
+    assert max(model.sizes) == 16
+
+
+@pytest.mark.parametrize(
+    ("every", "batches", "steps", "rounds"),
+    [
+        (1, 3, 5, [[0], [1], [2], [3], [4]]),
+        (2, 4, 8, [[0, 1], [2, 3], [4, 5], [6, 7]]),
+        (2, 3, 6, [[0, 1], [2], [3, 4], [5]]),  # cut at the end of an epoch
+        (4, 3, 5, [[0, 1, 2], [3, 4]]),  # and at the end of all
+        (100, 1, 2, [[0], [1]]),
+    ],
+)
+def test_rounds_cover_every_step_once(every: int, batches: int, steps: int, rounds: list[list[int]]) -> None:
+    found = [list(accumulation_window(step, every, batches, steps)) for step in range(steps)]
+    assert found == [together for together in rounds for _ in together]

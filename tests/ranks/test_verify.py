@@ -15,7 +15,7 @@ import torch
 
 from ddptui.host.rank_side import Child
 from ddptui.run import verify as verify_run
-from workers.verify import compare, difference, is_plain
+from workers.verify import compare, difference
 
 
 def verify(a: Path, b: Path) -> dict[str, Any]:
@@ -141,12 +141,6 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path, make: Callable[[Path]
     make(tmp_path / "a.pth")
     refused = verify(tmp_path / "a.pth", tmp_path / "a.pth")["refused"]
     assert refused.startswith(f"{tmp_path / 'a.pth'}: cannot be read: {why}")
-
-
-@pytest.mark.filterwarnings("ignore")  # torch's, about quantized tensors
-def test_quantized_tensors_are_not_plain() -> None:
-    assert is_plain(torch.ones(3))
-    assert not is_plain(torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8))
 
 
 def test_a_name_cannot_forge_a_line_or_speak_to_the_terminal(tmp_path: Path) -> None:

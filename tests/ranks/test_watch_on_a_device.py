@@ -1,6 +1,5 @@
 """Where and when a training on a device begins to be watched, and what is kept of its losses."""
 
-import gc
 from types import SimpleNamespace
 from typing import Any, cast
 from weakref import ref
@@ -8,13 +7,11 @@ from weakref import ref
 import pytest
 import torch
 
-from workers.instruments import page_locked
 from workers.instruments.clock import Clock
-from workers.instruments.cuda_clock import CudaClock
 from workers.watch import entrances as entrances_module
 from workers.watch.device import device_of, is_autograds_thread
 from workers.watch.entrances import Entrances, Marks
-from workers.watch.observer import MOST_UNSCALED, Observer
+from workers.watch.observer import Observer
 
 
 class Model:
@@ -75,40 +72,6 @@ def test_what_backward_needs_is_not_held_for_a_loss_that_was_scaled() -> None:
     assert observer._loss_of(torch.tensor(0.5)) == 0.5
 
 
-def test_each_of_several_losses_that_were_scaled_is_known(clock: CudaClock) -> None:
-    observer = seen_on("cpu")
-    observer._clock = clock
-    losses = [torch.tensor(float(number)) for number in range(20)]
-    scaled = [loss * 4 for loss in losses]
-    observer.loss_is_scaled(losses[:2], scaled[:2])
-    assert [clock.read(observer._loss_of(each)) for each in (scaled[0], scaled[1])] == [0, 1]
-    for each, times_4 in zip(losses, scaled, strict=True):
-        observer.loss_is_scaled(each, times_4)
-    assert clock.read(observer._loss_of(scaled[19])) == 19
-    assert len(observer._unscaled) == MOST_UNSCALED - 1
-    [numbers] = clock._kept.values()
-    assert len(numbers._free) == page_locked.MOST - len(observer._unscaled)
-
-
-def test_the_end_of_a_step_is_marked_after_its_loss_is_copied() -> None:
-    order: list[str] = []
-    observer = seen_on("cpu")
-    observer._kept = lambda _: order.append("copy") or 0.5  # type: ignore[method-assign, func-returns-value]
-    observer._come_home = lambda: order.append("mark") or 1
-    observer._note, observer._between_steps = lambda _: None, lambda: None  # type: ignore[method-assign]
-    observer.step_ends(torch.ones(()), 8)
-    assert order == ["copy", "mark"]
-
-
-def test_in_inference_mode_a_loss_is_kept_and_later_ones_too(clock: CudaClock) -> None:
-    with torch.inference_mode():
-        kept = clock.keep(torch.tensor(1.5))
-    assert clock.read(kept) == 1.5
-    assert clock.read(clock.keep(torch.tensor(2.5))) == 2.5
-    for _ in range(page_locked.MOST):
-        clock.read(clock.keep(torch.tensor(2.5)))
-
-
 @pytest.fixture
 def begun(monkeypatch: pytest.MonkeyPatch) -> tuple[Entrances, list[Any]]:
     """The entrances of a process that has shown no training yet, and what has begun to watch it."""
@@ -141,17 +104,6 @@ def test_nothing_begins_within_a_capture_or_a_backward(hinders: str, monkeypatch
     assert bool(noted) is (hinders == "an error of CUDA's")
 
 
-def test_after_a_fork_the_parents_observer_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else its memory would be given back, for which there is no CUDA here."""
-    monkeypatch.setenv("DDPTUI_WATCHED", "nowhere")
-    entrances = Entrances(lambda _: None)
-    entrances._observer = cast(Any, SimpleNamespace(forget=lambda: None))
-    held = ref(cast(Any, entrances._observer.forget))
-    entrances.forget()
-    gc.collect()
-    assert held() is not None
-
-
 @pytest.mark.parametrize(("name", "begins"), [("data", 0), ("forward", 0), ("backward", 0), ("optimizer", 1)])
 def test_a_mark_begins_nothing_before_the_device_can_be_known(
     name: str, begins: int, begun: tuple[Entrances, list[Any]]
@@ -173,6 +125,16 @@ def test_in_backward_what_autograds_threads_do_is_the_loops(
     entrances, observer = Entrances(lambda _: None), SimpleNamespace(backwards=backwards)
     entrances._observer, entrances._thread = cast(Any, observer), 1
     assert (entrances.observer() is observer) is is_seen
+
+
+def test_the_end_of_a_step_is_marked_after_its_loss_is_copied() -> None:
+    order: list[str] = []
+    observer = seen_on("cpu")
+    observer._kept = lambda _: order.append("copy") or 0.5  # type: ignore[method-assign, func-returns-value]
+    observer._come_home = lambda: order.append("mark") or 1
+    observer._note, observer._between_steps = lambda _: None, lambda: None  # type: ignore[method-assign]
+    observer.step_ends(torch.ones(()), 8)
+    assert order == ["copy", "mark"]
 
 
 def test_a_thread_of_pythons_is_none_of_autograds() -> None:

@@ -33,8 +33,8 @@ def sum_of_bytes(tensor: Tensor) -> int:
     return sum(int.from_bytes(part, "little", signed=True) for part in parts) % 2**64
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.int64, torch.uint8])
-@pytest.mark.parametrize("length", [1, 7, 64, 1001])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.uint8])
+@pytest.mark.parametrize("length", [1, 1001])
 def test_a_sum_covers_every_byte(dtype: torch.dtype, length: int) -> None:
     numbers = (torch.randn(length, generator=torch.Generator().manual_seed(length)) * 100).to(dtype)
     before = sum_of(numbers).item() % 2**64
@@ -58,14 +58,7 @@ def test_a_large_model_is_summed_in_parts_that_cover_it(monkeypatch: pytest.Monk
     assert training.checks._sums(known, candidates)[0][0] == ("parameters", "a")
 
 
-def test_a_tensor_with_gaps_is_left_out_and_one_in_another_order_is_not() -> None:
-    assert flat(torch.zeros(4, 6)[:, :3]) is None
-    numbers = flat(torch.arange(6).reshape(2, 3).t())
-    assert numbers is not None
-    assert numbers.tolist() == [0, 1, 2, 3, 4, 5]
-
-
-@pytest.mark.parametrize("backwards_a_step", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize("backwards_a_step", [1, 3])
 def test_readings_are_dense_at_first_and_then_some_for_each_doubling(backwards_a_step: int) -> None:
     due, read = 0, []
     for signs in range(backwards_a_step, 60_001, backwards_a_step):
@@ -110,7 +103,6 @@ def read(reading: Reading | None) -> dict[str, Any] | None:
 
 def test_parameters_buffers_gradients_and_settings_are_read_by_name() -> None:
     facts = Training().step()
-    assert facts is not None
     names = ["0.weight", "0.bias", "1.weight", "1.bias", "3.weight", "3.bias"]
     assert [*facts["parameters"]] == [*facts["gradients"]] == names
     assert [*facts["buffers"]] == ["1.running_mean", "1.running_var", "1.num_batches_tracked"]
@@ -123,7 +115,6 @@ def test_gradients_are_sampled_before_they_are_averaged_and_after() -> None:
     training = Training()
     training.step()
     facts = training.step(lambda gradient: gradient.mul_(0.5))
-    assert facts is not None
     own, left = (torch.tensor(facts[name]).view(torch.float64) for name in ("own", "left"))
     assert len(own) > 20
     assert torch.equal(own / 2, left)
@@ -143,8 +134,6 @@ def test_gradients_that_an_optimizers_closure_computes_are_read_after_its_step()
         training.optimizer.step()
         readings.append(training.checks.optimizer_ends(training.optimizer))
     first, then, *_ = map(read, readings)
-    assert first is not None
-    assert then is not None
     assert "gradients" not in first
     assert "parameters" not in then
     assert len(then["gradients"]) == 6
@@ -217,26 +206,6 @@ def test_of_batches_rows_are_read_and_what_a_sampler_says_of_its_order() -> None
     assert rows[:4] != rows[4:]
 
 
-def test_a_batch_that_backward_does_not_use_is_not_read() -> None:
-    watched = Training().checks
-    loader = DataLoader(TensorDataset(torch.randn(8, 2)), 4)
-    for iterator in (iter(loader), iter(loader)):
-        watched.batch_is_fetched(next(iterator), iterator)
-    facts = read(watched.backward_begins(None, 0))
-    assert facts is not None
-    assert facts["batch"]["passes"] == 2
-    assert watched.backward_begins(None, 0) is None
-
-
-def test_only_the_mean_of_losses_is_taken_for_one() -> None:
-    outputs = torch.randn(4, 3, requires_grad=True)
-    labels = torch.tensor([0, 1, 2, 0])
-    mean = nn.functional.cross_entropy(outputs, labels)
-    means = [mean, [mean], mean / 1, outputs.mean()]
-    others = [mean / 2, mean * 3, nn.functional.cross_entropy(outputs, labels, reduction="sum"), outputs.sum(), None]
-    assert [is_mean(loss) for loss in means + others] == [True] * len(means) + [False] * len(others)
-
-
 def test_an_error_ends_the_checks_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(numbers: Tensor) -> Tensor:
         raise RuntimeError("an unusual tensor")
@@ -255,3 +224,28 @@ def test_nothing_is_read_while_a_graph_is_captured(monkeypatch: pytest.MonkeyPat
     assert training.step() is None
     monkeypatch.undo()
     assert training.step() is not None
+
+
+def test_only_the_mean_of_losses_is_taken_for_one() -> None:
+    outputs = torch.randn(4, 3, requires_grad=True)
+    labels = torch.tensor([0, 1, 2, 0])
+    mean = nn.functional.cross_entropy(outputs, labels)
+    means = [mean, [mean], mean / 1, outputs.mean()]
+    others = [mean / 2, mean * 3, nn.functional.cross_entropy(outputs, labels, reduction="sum"), outputs.sum(), None]
+    assert [is_mean(loss) for loss in means + others] == [True] * len(means) + [False] * len(others)
+
+
+def test_a_tensor_with_gaps_is_left_out_and_one_in_another_order_is_not() -> None:
+    assert flat(torch.zeros(4, 6)[:, :3]) is None
+    numbers = flat(torch.arange(6).reshape(2, 3).t())
+    assert numbers.tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_batch_that_backward_does_not_use_is_not_read() -> None:
+    watched = Training().checks
+    loader = DataLoader(TensorDataset(torch.randn(8, 2)), 4)
+    for iterator in (iter(loader), iter(loader)):
+        watched.batch_is_fetched(next(iterator), iterator)
+    facts = read(watched.backward_begins(None, 0))
+    assert facts["batch"]["passes"] == 2
+    assert watched.backward_begins(None, 0) is None

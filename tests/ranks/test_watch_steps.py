@@ -23,12 +23,7 @@ class Rank:
         self._batch, self._a_step = batches_before, a_step
         self._notes: list[int] = []
         self.steps = Steps(
-            0,
-            Watching(**{"skip": 2, **asked}),
-            cast(Reporter, self),
-            at_ns=0,
-            signs=batches_before,
-            over=self._end,
+            0, Watching(**{"skip": 2, **asked}), cast(Reporter, self), at_ns=0, signs=batches_before, over=self._end
         )
 
     def _end(self) -> None:
@@ -90,15 +85,6 @@ def test_steps_of_a_loop_that_is_seen_late_and_calls_backward_now_and_then_canno
     uneven._batch = 8  # 7 backward calls were noticed, 8 were made
     with pytest.raises(ValueError, match="not every step calls backward equally often"):
         uneven.trains(9)
-
-
-def test_its_position_has_the_place_in_the_pass_over_the_data() -> None:
-    rank = Rank(0)
-    rank.note("data_begins", True)
-    rank.note("data_ends", 8, True, False, 7, 32, 1)
-    rank.read()
-    position = rank.steps.position()
-    assert (position.step, position.batch, position.batches, position.phase) == (0, 7, 32, "forward")
 
 
 def test_the_loss_of_a_step_is_the_sum_of_those_that_its_gradients_add_up() -> None:
@@ -283,6 +269,15 @@ def test_of_a_page_the_number_within_a_group_is_unknown_if_there_are_several() -
     rank.trains(1)
     position = rank.steps.last_position((1, 1, 3, KINDS.index("all_reduce"), 8, 1))
     assert (position.step, position.kind, position.seq) == (1, "all_reduce", 0)
+
+
+def test_its_position_has_the_place_in_the_pass_over_the_data() -> None:
+    rank = Rank(0)
+    rank.note("data_begins", True)
+    rank.note("data_ends", 8, True, False, 7, 32, 1)
+    rank.read()
+    position = rank.steps.position()
+    assert (position.step, position.batch, position.batches, position.phase) == (0, 7, 32, "forward")
 
 
 def test_of_a_training_that_counts_several_optimizer_steps_as_one_the_page_gives_the_step() -> None:

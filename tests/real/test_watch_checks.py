@@ -49,26 +49,15 @@ DOUBTFUL = {  # what is said in amber
 }
 OF_LAB = ("right", "ddp", "average-again", "evaluates")  # of mistakes.py
 RIGHT = (
-    *("fsdp2", "fsdp1", "zero", "averaged-parameters", "local-sgd", "post-local-sgd", "diloco-like", "pipeline"),
-    *("pipeline-alike", "tensor", "tensor-sliced", "flat", "hooks", "reduce-broadcast", "weight-scaled", "gan", "ema"),
-    *("frozen", "lora", "tied", "two-models", "lbfgs", "unused", "checkpoint", "powersgd", "bf16-hook", "accumulate"),
-    *("clip", "scaler", "schedule", "skip-nan", "join", "metrics", "early", "fixed-batch", "synthetic", "sequential"),
-    *("bucketed", "subset", "iterable", "augmented"),
+    *("fsdp2", "fsdp1", "zero", "averaged-parameters", "local-sgd"),
+    *("pipeline-alike", "tensor", "hooks", "weight-scaled", "gan"),
+    *("lora", "tied", "lbfgs", "unused", "powersgd", "accumulate"),
+    *("clip", "scaler", "schedule", "skip-nan", "join", "early", "synthetic", "sequential"),
+    *("subset", "iterable", "augmented"),
 )
 OF_FOUR = ("hierarchical", "hsdp")
 APART = (  # whose ranks are meant to differ
-    *(
-        "fsdp2",
-        "fsdp1",
-        "local-sgd",
-        "post-local-sgd",
-        "diloco-like",
-        "pipeline",
-        "pipeline-alike",
-        "tensor",
-        "tensor-sliced",
-    ),
-    "hsdp",
+    *("fsdp2", "fsdp1", "hsdp", "local-sgd", "pipeline-alike", "tensor"),
 )
 
 

@@ -20,15 +20,15 @@ PROGRAMS = TRAININGS / "lines"
 OFTEN = ("collate", "checkpoint", "none")
 
 LATE = {  # the rank and the phase
-    **dict.fromkeys(("dataset", "dataset-busy", "holds-lock", "collate", "collate-busy"), (1, "data")),
+    **dict.fromkeys(("dataset", "holds-lock", "collate", "collate-busy"), (1, "data")),
     **dict.fromkeys(("comprehension", "library", "tokenizer", "workers-busy", "workers-sleep"), (1, "data")),
-    **dict.fromkeys(("hook", "deep", "deep-sleep", "flat"), (1, "forward")),
+    **dict.fromkeys(("hook", "deep", "flat"), (1, "forward")),
     **dict.fromkeys(("function", "backward-hook"), (1, "backward")),
-    **dict.fromkeys(("optimizer", "optimizer-hook"), (1, "optimizer")),
+    **dict.fromkeys(("optimizer",), (1, "optimizer")),
     **dict.fromkeys(("item", "collect", "clip"), (1, "between steps")),
 }
-SEVERAL = {"two": ("two-large", "two-small"), "two-phases": ("phases-large", "phases-small")}  # the more costly first
-RARELY = ("checkpoint", "writes", "validate", "validate-own")  # rank 0, between steps
+SEVERAL = {"two": ("two-large", "two-small")}  # the more costly first
+RARELY = ("checkpoint", "validate")  # rank 0, between steps
 COLLECTED = ("collect", "automatic")
 OF_WORKERS = ("workers-busy", "workers-sleep")
 STEPS = 200

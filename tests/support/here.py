@@ -17,11 +17,7 @@ from ddptui.wire.records import Message
 
 
 def run_here(
-    warm: WarmParent,
-    runs: Path,
-    preset: Path,
-    act: Callable[[Message], object] = lambda _: None,
-    **overrides: Any,
+    warm: WarmParent, runs: Path, preset: Path, act: Callable[[Message], object] = lambda _: None, **overrides: Any
 ) -> dict[str, Any]:
     """The results of a run to its end, as its results.json has them. act: what is done at each message."""
     wanted = load(str(preset), overrides)

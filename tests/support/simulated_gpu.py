@@ -1,6 +1,6 @@
 """A GPU that is not there: its clock runs by its own oscillator, its work waits in queues, its events are as torch's.
 Time passes only when the host looks at the clock, calls the driver, or sleeps. Another process may have the GPU half of
-the time; copies and the works of NCCL's collectives are as the driver and torch make them."""
+the time; the works of NCCL's collectives are as the driver and torch make them."""
 
 import math
 import threading
@@ -74,13 +74,11 @@ class Event:
         self.over_ns = stream.free_ns
 
     def wait(self, stream: Stream | None = None) -> None:
-        assert self.over_ns is not None
         (stream or self.gpu.current_stream()).wait_until(self.over_ns)
 
     def query(self) -> bool:
         self.gpu.check_captures("query")
         self.gpu.call("query")
-        assert self.over_ns is not None
         return self.over_ns <= self.gpu.now_ns
 
     def synchronize(self) -> None:
@@ -93,8 +91,6 @@ class Event:
         self.gpu.call("elapsed_time")
         if not (self.query() and later.query()):
             raise RuntimeError("CUDA error: device not ready")
-        assert self.over_ns is not None
-        assert later.over_ns is not None
         ticks = self.gpu.device_ns(later.over_ns) - self.gpu.device_ns(self.over_ns)
         assert ticks >= 0, "from a later to an earlier event"
         return float(np.float32(round(ticks / 500) * 500 / 1e6))
@@ -165,15 +161,6 @@ class Gpu:
         done_ns = max(0.0, in_turn_ns - self.slice_ns)  # of this process's slice, the second of a turn
         more_turns, last_ns = divmod(done_ns + work_ns, self.slice_ns)
         return START_NS + (turns + more_turns) * 2 * self.slice_ns + self.slice_ns + last_ns
-
-    def copy(self, length_ns: float, *, pinned: bool) -> None:
-        """Copy from the host's memory on the current stream, without waiting, as far as the driver lets it: what is not
-        page-locked it first stages in its own memory, and for that the host waits until the stream is there."""
-        self.call("copy")
-        stream = self.current_stream()
-        stream.push(length_ns)
-        if not pinned:
-            self.pass_(max(0.0, stream.free_ns - self.now_ns))
 
     def sleep(self, seconds: float) -> None:
         self.slept_ns += round(seconds * 1e9)

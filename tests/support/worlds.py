@@ -4,7 +4,13 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import torch
 import torch.multiprocessing as mp
+
+from ddptui.config.trial import Trial
+from workers.instruments.delays import RankDelays
+from workers.instruments.reporter import Reporter
+from workers.rank.process import Rank
 
 # All that such ranks import, torch's optimizers too: they import torch._dynamo when the first one is made.
 PRELOADED = ["tests.support.leaving", "torch._dynamo", "workers.single", "workers.primitives.collectives"]
@@ -32,3 +38,17 @@ def start_rank(run_rank: Callable[..., None], *arguments: object) -> Any:
     rank = mp.get_context("forkserver").Process(target=run_rank, args=arguments)
     rank.start()
     return rank
+
+
+def one_rank(
+    trial: Trial,
+    number: int = 0,
+    ranks: int | None = None,
+    *,
+    device: torch.device | str = "cpu",
+    reporter: Reporter | None = None,
+) -> Rank:
+    """A rank in this process, whom nothing delays. ranks: None: as many as the trial has."""
+    delays = RankDelays((), number, seed=0, warmup_steps=0)
+    ranks = trial.world_size if ranks is None else ranks
+    return Rank(trial, number, ranks, torch.device(device), reporter or Reporter(number), delays)

@@ -14,7 +14,6 @@ Right, with DDP:
     average-again    averages what DDP has averaged: only slower
     no-sync-needed   averages each of 4 micro-batches, where the last one would do: only slower
     buffers          has a BatchNorm, whose running statistics differ between the ranks
-    uneven           has batches of 16, 32 or 64 time steps, so the ranks wait for each other
     evaluates        rank 0 alone evaluates for 0.4 s every 20 steps, and the other ranks wait
 Wrong, with DDP:
     tutorial         group-of-one on top of DDP, as in a published tutorial: divides once too often
@@ -54,18 +53,7 @@ MICRO_BATCHES = 4 if NAME.startswith("no-sync") else 1
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 
 
-class Recurrent(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.body, self.head = nn.GRU(32, 64, batch_first=True), nn.Linear(64, 10)
-
-    def forward(self, inputs):
-        return self.head(self.body(inputs)[0][:, -1])
-
-
 def network():
-    if NAME == "uneven":
-        return Recurrent()
     between = {"eval-mode": [nn.Dropout(0.5)], "buffers": [nn.BatchNorm1d(64)]}.get(NAME, [])
     return nn.Sequential(nn.Linear(32, 64), nn.ReLU(), *between, nn.Linear(64, 10))
 
@@ -79,14 +67,6 @@ def samples():
     return TensorDataset(inputs, inputs[:, :10].argmax(1))
 
 
-def sequences():
-    """Returns batches, each of 16, 32 or 64 time steps."""
-    generator = torch.Generator().manual_seed(1)
-    lengths = (16 * 2 ** torch.randint(0, 3, (SAMPLES // BATCH,), generator=generator)).tolist()
-    inputs = [torch.randn(BATCH, length, 32, generator=generator) for length in lengths]
-    return [(each, each[:, -1, :10].argmax(1)) for each in inputs]
-
-
 def batches():
     if NAME == "same-seed-random-input":
         for _ in range(80):
@@ -96,10 +76,6 @@ def batches():
     sampler = None
     if NAME in ("same-samples", "no-group"):
         loader = DataLoader(samples(), BATCH * WORLD, shuffle=True)
-    elif NAME == "uneven":
-        data = sequences()
-        sampler = DistributedSampler(data)
-        loader = DataLoader(data, batch_size=None, sampler=sampler)
     else:
         data = samples()
         sampler = DistributedSampler(data)

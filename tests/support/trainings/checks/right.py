@@ -6,7 +6,6 @@ hierarchical and hsdp, which run on 4.
 """
 
 import contextlib
-import copy
 import gc
 import sys
 import time
@@ -154,45 +153,7 @@ def local_sgd(rank, world):
     return fit(net, sgd(net), sharded(), after_step=lambda step: step % 8 == 7 and average(parameters))
 
 
-@training
-def post_local_sgd(rank, world):
-    """DDP for 19 steps; then torch averages the parameters every 4 steps, the last one included."""
-    from torch.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook import PostLocalSGDState, post_localSGD_hook
-    from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
-    from torch.distributed.optim import PostLocalSGDOptimizer
-
-    model = DistributedDataParallel(network())
-    alone, _ = dist.new_subgroups(group_size=1)
-    model.register_comm_hook(PostLocalSGDState(None, alone, start_localSGD_iter=19), post_localSGD_hook)
-    return fit(model, PostLocalSGDOptimizer(sgd(model), PeriodicModelAverager(period=4, warmup_steps=19)), sharded())
-
-
-@training
-def diloco_like(rank, world):
-    """Each rank trains alone; every 10 steps an outer optimizer applies the ranks' mean change."""
-    net = network()
-    broadcast(net)
-    outer = copy.deepcopy(net)
-    outer_optimizer = torch.optim.SGD(outer.parameters(), lr=0.7, momentum=0.9, nesterov=True)
-
-    def exchange(step):
-        if step % 10 == 9:
-            for theirs, ours in zip(outer.parameters(), net.parameters(), strict=True):
-                theirs.grad = theirs.detach() - ours.detach()
-            average(parameter.grad for parameter in outer.parameters())
-            outer_optimizer.step()
-            net.load_state_dict(outer.state_dict())
-
-    return fit(net, torch.optim.AdamW(net.parameters(), lr=0.003), sharded(), after_step=exchange)
-
-
 # Model-parallel
-
-
-@training
-def pipeline(rank, world):
-    """Rank 0 has the first layer and rank 1 the last: ranks differ in their parameters. The sums differ."""
-    return run_stages(nn.Sequential(nn.Linear(32, 64), nn.ReLU()) if rank == 0 else nn.Linear(64, 10), rank)
 
 
 @training
@@ -260,37 +221,7 @@ def tensor(rank, world):
     return fit(net, sgd(net), alike())
 
 
-@training
-def tensor_sliced(rank, world):
-    """Tensor-parallel shards that are each rank's slice of one initial weight. The sums differ."""
-    torch.manual_seed(0)
-    whole, net = network(), TensorParallel(world, dropout=0)
-    with torch.no_grad():
-        net.first.weight.copy_(whole[0].weight.chunk(world, 0)[rank])
-        net.first.bias.copy_(whole[0].bias.chunk(world)[rank])
-        net.last.weight.copy_(whole[2].weight.chunk(world, 1)[rank])
-    return fit(net, sgd(net), alike())
-
-
 # Averages gradients by hand
-
-
-@training
-def flat(rank, world):
-    """All gradients are views of one buffer, which one all-reduce sums. The same seed replaces the broadcast."""
-    torch.manual_seed(0)
-    net = network()
-    buffer = torch.zeros(sum(parameter.numel() for parameter in net.parameters()))
-    parts = buffer.split([parameter.numel() for parameter in net.parameters()])
-    for parameter, part in zip(net.parameters(), parts, strict=True):
-        parameter.grad = part.view_as(parameter)
-    optimizer = sgd(net)
-    for inputs, labels in sharded():
-        buffer.zero_()
-        cross_entropy(net(inputs), labels).backward()
-        average([buffer])
-        optimizer.step()
-    return net.parameters()
 
 
 @training
@@ -311,22 +242,6 @@ def hooks(rank, world):
     for parameter in net.parameters():
         parameter.register_post_accumulate_grad_hook(start)
     return fit(net, sgd(net), sharded(), before_step=wait)
-
-
-@training
-def reduce_broadcast(rank, world):
-    """Rank 0 alone has the sum of the gradients, divides it, and broadcasts the mean."""
-    net = network()
-    broadcast(net)
-
-    def exchange():
-        for parameter in net.parameters():
-            dist.reduce(parameter.grad, 0)
-            if rank == 0:
-                parameter.grad /= world
-            dist.broadcast(parameter.grad, 0)
-
-    return fit(net, sgd(net), sharded(), before_step=exchange)
 
 
 @training
@@ -384,29 +299,6 @@ def gan(rank, world):
     return chain(generator.parameters(), discriminator.parameters())
 
 
-@training
-def ema(rank, world):
-    """Rank 0 alone has a moving average of the model."""
-    model = DistributedDataParallel(network())
-    averaged = copy.deepcopy(model.module).requires_grad_(False) if rank == 0 else None
-
-    def update(step):
-        if averaged:
-            for old, new in zip(averaged.parameters(), model.parameters(), strict=True):
-                old.lerp_(new.detach(), 0.01)
-
-    return fit(model, sgd(model), sharded(), after_step=update)
-
-
-@training
-def frozen(rank, world):
-    """The first layer is frozen: its parameters never change and have no gradient."""
-    net = network()
-    net[0].requires_grad_(False)
-    model = DistributedDataParallel(net)
-    return fit(model, sgd(model), sharded())
-
-
 class Adapted(nn.Module):
     """A frozen layer and a low-rank adapter."""
 
@@ -452,15 +344,6 @@ def tied(rank, world):
 
 
 @training
-def two_models(rank, world):
-    """Two DDP models, one after the other, and one optimizer for both."""
-    encoder = DistributedDataParallel(nn.Sequential(nn.Linear(32, 64), nn.ReLU()))
-    decoder = DistributedDataParallel(nn.Linear(64, 10))
-    model = nn.Sequential(encoder, decoder)
-    return fit(model, sgd(model), sharded())
-
-
-@training
 def lbfgs(rank, world):
     """One step of the optimizer makes several forward and backward passes."""
     model = DistributedDataParallel(network())
@@ -495,24 +378,6 @@ def unused(rank, world):
     return fit(model, sgd(model), sharded())
 
 
-@training
-def checkpoint(rank, world):
-    """Activation checkpointing: backward computes the first layer a second time."""
-    from torch.utils.checkpoint import checkpoint
-
-    class Checkpointed(nn.Module):
-        def __init__(self, inner):
-            super().__init__()
-            self.inner = inner
-
-        def forward(self, inputs):
-            return checkpoint(self.inner, inputs, use_reentrant=False)
-
-    net = network()
-    model = DistributedDataParallel(nn.Sequential(Checkpointed(net[:2]), net[2]))
-    return fit(model, sgd(model), sharded())
-
-
 # DDP with another backward or step
 
 
@@ -526,16 +391,6 @@ def powersgd(rank, world):
     parameters = fit(model, sgd(model), sharded())
     time.sleep(0.3)  # gloo's thread drops what the last callback held: if it were the last to hold the group, it aborts
     return parameters
-
-
-@training
-def bf16_hook(rank, world):
-    """DDP averages in bfloat16: the result is not exactly the mean."""
-    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
-
-    model = DistributedDataParallel(network())
-    model.register_comm_hook(None, bf16_compress_hook)
-    return fit(model, sgd(model), sharded())
 
 
 @training
@@ -617,28 +472,6 @@ def join(rank, world):
 
 
 @training
-def metrics(rank, world):
-    """Ranks all-reduce their loss in each step, and gather their predictions after each epoch."""
-    model = DistributedDataParallel(network())
-    optimizer, data = sgd(model), samples()
-    sampler = DistributedSampler(data)
-    for epoch in range(EPOCHS):
-        sampler.set_epoch(epoch)
-        for inputs, labels in DataLoader(data, BATCH, sampler=sampler):
-            optimizer.zero_grad()
-            loss = cross_entropy(model(inputs), labels)
-            loss.backward()
-            optimizer.step()
-            average([loss.detach().clone()])
-        inputs, labels = data[range(rank, len(data), world)]
-        with torch.no_grad():
-            predictions = model(inputs).argmax(1)
-        for part in (predictions, labels):
-            dist.all_gather([torch.empty_like(part) for _ in range(world)], part)
-    return model.parameters()
-
-
-@training
 def early(rank, world):
     """All ranks evaluate between the epochs, each with its own shard in a fixed order."""
     model = DistributedDataParallel(network())
@@ -661,14 +494,6 @@ def early(rank, world):
 
 
 @training
-def fixed_batch(rank, world):
-    """Each rank trains on one batch of its own, over and over."""
-    model = DistributedDataParallel(network())
-    inputs = torch.randn(BATCH, 32)
-    return fit(model, sgd(model), [(inputs, inputs[:, :10].argmax(1))] * 80)
-
-
-@training
 def synthetic(rank, world):
     """All ranks have the same batch of zeros, as benchmarks do."""
     model = DistributedDataParallel(network())
@@ -682,37 +507,6 @@ def sequential(rank, world):
     data = samples(800)
     loader = DataLoader(data, BATCH, sampler=DistributedSampler(data, shuffle=False))
     return fit(model, sgd(model), chain(loader, loader, loader))
-
-
-class SortedBatches:
-    """Batches of similar length, in a fixed order, each rank its own."""
-
-    def __init__(self, data, rank, world):
-        order = sorted(range(len(data)), key=lambda index: len(data[index][0]))
-        self.batches = [order[start : start + BATCH] for start in range(0, len(order), BATCH)][rank::world]
-
-    def __len__(self):
-        return len(self.batches)
-
-    def __iter__(self):
-        return iter(self.batches)
-
-
-def padded(pairs):
-    texts, labels = zip(*pairs, strict=True)
-    return nn.utils.rnn.pad_sequence(texts, batch_first=True), torch.tensor(labels)
-
-
-@training
-def bucketed(rank, world):
-    """A batch sampler of the user's sorts by length: every epoch has the same order."""
-    generator = torch.Generator().manual_seed(1)
-    lengths = torch.randint(4, 33, (SAMPLES,), generator=generator).tolist()
-    texts = [torch.randint(1, 50, (length,), generator=generator) for length in lengths]
-    data = [(text, int(text.max()) % 10) for text in texts]
-    model = DistributedDataParallel(nn.Sequential(nn.EmbeddingBag(50, 32, padding_idx=0), nn.Linear(32, 10)))
-    loader = DataLoader(data, batch_sampler=SortedBatches(data, rank, world), collate_fn=padded)
-    return fit(model, sgd(model), chain(loader, loader))
 
 
 @training

@@ -4,7 +4,6 @@ It knows nothing of ddptui. A comment `# slow: KIND` stands in each line in whic
 innermost line of this folder's code, as a sampler of stacks sees it. `# calls: KIND` stands in the line that calls it.
 Rank 1 is late by about 20 ms a step, and by more where workers are, in:
     dataset          the dataset's `__getitem__`, which sleeps
-    dataset-busy     the same, in a loop of Python arithmetic
     collate          `augment`, which the loader's collate function calls for each sample; it sleeps
     collate-busy     the same, in a loop of Python arithmetic
     comprehension    the same, called in a list comprehension
@@ -13,24 +12,19 @@ Rank 1 is late by about 20 ms a step, and by more where workers are, in:
     tokenizer        a tokenizer in Python, in a second file: the texts of rank 1 are longer
     hook             a forward hook, in a loop of Python arithmetic
     deep             the module blocks.3.attn.proj, in one long call of C code that frees Python's lock
-    deep-sleep       the same module, which sleeps
     item             the logging of metrics, by `.item()` of many values
     collect          `gc.collect()` in each step, with many objects alive
     automatic        collections that Python starts itself, as many objects are allocated in each step
     clip             gradient clipping in Python, between backward and the optimizer
     optimizer        the step of an optimizer derived from SGD, which sleeps
-    optimizer-hook   a hook after the optimizer's step, in a loop of Python arithmetic
     function         the backward of an autograd function, which sleeps
     backward-hook    a backward hook of a module, in a loop of Python arithmetic
     two              two lines of data: two-large by 15 ms, two-small by 7 ms
-    two-phases       two lines: phases-large by 15 ms in data, phases-small by 7 ms in forward
     workers-busy     the loader's 2 workers, which compute too long for each batch: the line is the loop over the loader
     workers-sleep    the same workers, which sleep
 Rank 0 is late every 50 steps, by 0.75 s, between steps:
     checkpoint       `save`, in a second file, which sleeps as if it uploaded the checkpoint
-    writes           the same, writing to the disk
     validate         validation on the bare module, whose modules are all torch's
-    validate-own     validation on the bare module, whose modules are defined here
 No rank is late:
     none             without any delay
     both             all ranks sleep at the same line, for as long
@@ -47,7 +41,7 @@ from collections import deque
 import torch
 import torch.distributed as dist
 import torch.distributed.nn  # before there is a group: see the other late.py
-from checkpoint import save, write
+from checkpoint import save
 from torch import nn
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 from torch.nn.parallel import DistributedDataParallel
@@ -80,10 +74,6 @@ class Texts(Dataset):
         tokens = tokenize(f"{index} {self.texts[index % len(self.texts)]}")  # calls: tokenizer
         if is_late("dataset") or KIND == "both":
             time.sleep(LATE_S / BATCH)  # slow: dataset
-        if is_late("dataset-busy"):
-            noise, until = index, time.perf_counter() + LATE_S / BATCH
-            while time.perf_counter() < until:  # slow: dataset-busy
-                noise = (noise * 1_103_515_245 + 12_345) % 2_147_483_648  # slow: dataset-busy
         if is_late("workers-busy"):
             noise, until = index, time.process_time() + 5 * LATE_S / BATCH
             while time.process_time() < until:
@@ -103,8 +93,6 @@ def augment(tokens):
             noise = (noise * 1_103_515_245 + 12_345) % 2_147_483_648  # slow: collate-busy
     if is_late("two"):
         time.sleep(0.015 / BATCH)  # slow: two-large
-    if is_late("two-phases"):
-        time.sleep(0.015 / BATCH)  # slow: phases-large
     return [0 if at % 7 == 6 else token for at, token in enumerate(tokens)]
 
 
@@ -114,7 +102,7 @@ def collate(samples):
     else:
         rows = []
         for tokens, _ in samples:
-            rows.append(augment(tokens))  # calls: collate, collate-busy, two-large, phases-large
+            rows.append(augment(tokens))  # calls: collate, collate-busy, two-large
     if is_late("library"):
         statistics.pstdev([token / 7 for row in rows for token in row] * 70)  # slow: library
     if is_late("holds-lock"):
@@ -133,8 +121,6 @@ class Projection(nn.Linear):
     def forward(self, inputs):
         if self.number == 3 and is_late("deep"):
             torch.mm(self.table, self.table)  # slow: deep
-        if self.number == 3 and is_late("deep-sleep"):
-            time.sleep(LATE_S)  # slow: deep-sleep
         return super().forward(inputs)
 
 
@@ -146,7 +132,7 @@ class Attention(nn.Module):
     def forward(self, inputs):
         query, key, value = self.qkv(inputs).unflatten(-1, (3, 4, WIDTH // 4)).permute(2, 0, 3, 1, 4)
         mixed = scaled_dot_product_attention(query, key, value)
-        return self.proj(mixed.transpose(1, 2).flatten(-2))  # calls: deep, deep-sleep
+        return self.proj(mixed.transpose(1, 2).flatten(-2))  # calls: deep
 
 
 class Block(nn.Module):
@@ -199,20 +185,10 @@ def watch_activations(module, inputs, outputs):
         noise = (noise * 1_103_515_245 + 12_345) % 2_147_483_648  # slow: hook
 
 
-def count_activations(module, inputs, outputs):
-    time.sleep(0.007)  # slow: phases-small
-
-
 def watch_gradients(module, inputs, outputs):
     noise, until = len(inputs), time.perf_counter() + LATE_S
     while time.perf_counter() < until:  # slow: backward-hook
         noise = (noise * 1_103_515_245 + 12_345) % 2_147_483_648  # slow: backward-hook
-
-
-def after_step(optimizer, arguments, options):
-    noise, until = len(options), time.perf_counter() + LATE_S
-    while time.perf_counter() < until:  # slow: optimizer-hook
-        noise = (noise * 1_103_515_245 + 12_345) % 2_147_483_648  # slow: optimizer-hook
 
 
 class Careful(torch.optim.SGD):
@@ -259,7 +235,7 @@ def validate(net, inputs):
     net.eval()
     with torch.no_grad():
         while time.perf_counter() < until:
-            net(inputs).argmax(1)  # slow: validate, validate-own
+            net(inputs).argmax(1)  # slow: validate
     net.train()
 
 
@@ -272,14 +248,10 @@ def main():
     net = of_torch() if KIND == "validate" else Classifier()
     if is_late("hook"):
         net.blocks[2].register_forward_hook(watch_activations)
-    if is_late("two-phases"):
-        net.blocks[2].register_forward_hook(count_activations)
     if is_late("backward-hook"):
         net.blocks[2].register_full_backward_hook(watch_gradients)
     model = DistributedDataParallel(net)
     optimizer = Careful(model.parameters(), lr=0.01)
-    if is_late("optimizer-hook"):
-        optimizer.register_step_post_hook(after_step)
     gc.freeze()  # collections leave out what has been imported
     kept = deque([[]])
     while is_late("collect") and len(kept) < KEPT:
@@ -290,7 +262,7 @@ def main():
         loss.backward()  # calls: function, backward-hook
         if is_late("clip"):
             clip(list(net.blocks[:3].parameters()), 1e6)  # calls: clip
-        optimizer.step()  # calls: optimizer, optimizer-hook
+        optimizer.step()  # calls: optimizer
         if is_late("item"):
             log_metrics(net.blocks[0].mlp[0].weight.grad.flatten()[:LOGGED])  # calls: item
         if is_late("collect"):
@@ -301,10 +273,8 @@ def main():
             kept.append(remember(step))  # calls: automatic
         if is_late("checkpoint", 0) and step % EVERY == 0:
             save(net.state_dict(), PAUSE_S)  # calls: checkpoint
-        if is_late("writes", 0) and step % EVERY == 0:
-            write(net.state_dict(), PAUSE_S)  # calls: writes
-        if (is_late("validate", 0) or is_late("validate-own", 0)) and step % EVERY == 0:
-            validate(net, inputs)  # calls: validate, validate-own
+        if is_late("validate", 0) and step % EVERY == 0:
+            validate(net, inputs)  # calls: validate
     sys.stdout.write(f"rank {RANK} steps {step} loss {loss.item():.4f} kept {len(kept)}\n")
     dist.destroy_process_group()
 
