@@ -15,7 +15,7 @@ from tests.support.watching import TRAININGS, only_trial, torchrun, watched
 
 RARE = pytest.mark.rare
 PROGRAMS = TRAININGS / "checks"
-OFTEN = ("tutorial", "bypass", "no-set-epoch", "local-sgd", "gan")
+OFTEN = ("no-division", "no-set-epoch", "local-sgd")
 
 WRONG = {  # the lights that a mistake turns red, and what is said
     "group-of-one": (("in sync", "average"), "The 2 ranks do not average gradients: none of 77 steps called"),
