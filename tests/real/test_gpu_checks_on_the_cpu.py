@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from ddptui.host import gpus
 from tests.gpu import plans, test_one_gpu, test_two_gpus, test_watch
-from tests.gpu.judging import Recorded, costs_at_most
+from tests.gpu.judging import Recorded
 from tests.gpu.plans import Plan
 from tests.gpu.running import run_plan
 from tests.gpu.watching import Watch, Watched, run_training
@@ -48,14 +47,6 @@ def test_strategies(plan: Plan, tmp_path: Path) -> None:
 def test_primitives(tmp_path: Path) -> None:
     recorded = on_cpu(tmp_path, plans.PRIMITIVES_SHARED, max_bytes=65536, iterations=5, cell_s=0.1)
     assert missed(test_one_gpu.test_primitives_shared, lambda _: recorded) == []
-
-
-@RARE
-def test_what_looking_costs(tmp_path: Path) -> None:
-    small = {"model": "net", "dataset": "digits", "batch_size": 64, "steps": 43}
-    looked = on_cpu(tmp_path, plans.LOOKING, shape=None, **small)
-    assert costs_at_most(looked, "unseen", "seen", factor=10.0).ok
-    assert not costs_at_most(looked, "unseen", "seen", factor=0.01).ok
 
 
 @RARE
@@ -112,42 +103,3 @@ def test_a_training_is_watched(check: Callable[..., None], more: tuple[str, ...]
 @RARE
 def test_what_is_watched_is_unharmed(tmp_path: Path) -> None:
     assert missed(test_watch.test_watched_unharmed, watch_on_the_cpu(tmp_path)) == []
-
-
-@RARE
-def test_a_training_that_fails_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(pytest.fail.Exception, match=r"^ended with exit code 1$"):
-        run_training(tmp_path, "late", "wide=none", "DEVICE=cpu", minutes=ENOUGH)
-    assert "ValueError: invalid literal" in capsys.readouterr().out
-
-
-# What runs a preset
-
-
-@RARE
-def test_a_trial_that_fails_brings_the_end_of_its_logs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    fault = [{"kind": "raise", "rank": 1, "step": 3}]
-    run_plan(tmp_path, Plan(preset="overlap", trials=("flat",), set={"steps": 8, "width": 16, "fault": fault}), ENOUGH)
-    printed = capsys.readouterr().out
-    assert "\nflat, rank-1.log:\n" in printed
-    assert "Error" in printed.partition("rank-1.log:")[2]
-
-
-@pytest.mark.skipif(not gpus.surely_none(), reason="there may be a GPU here")
-def test_what_the_console_refuses_is_skipped(tmp_path: Path) -> None:
-    with pytest.raises(pytest.skip.Exception, match=r"^gpu-amp, trial bf16-compiled: .* this machine has none"):
-        run_plan(tmp_path, plans.COMPILED, ENOUGH)
-
-
-@RARE
-def test_a_run_that_hangs_is_stopped_and_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    plan = Plan(preset="overlap", trials=("flat",), set={"steps": 1_000_000, "width": 16})
-    for minutes in (0.1, 0.3, 1.0):  # until its ranks have begun to train
-        folder = tmp_path / str(minutes)
-        folder.mkdir()
-        with pytest.raises(pytest.fail.Exception, match=f"^not over after {minutes:g} min: stopped$"):
-            run_plan(folder, plan, minutes)
-        printed = capsys.readouterr().out
-        if "flat, rank-0.log:" in printed:
-            break
-    assert "\nrank 0  epoch" in printed
