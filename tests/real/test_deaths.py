@@ -146,7 +146,6 @@ def test_a_killed_warm_parent_takes_its_launch_along(running: Running, victim: s
 # A console has no say in SIGKILL and SIGSEGV. At the others it ends the launch itself, always in the same way.
 ENDS = [
     ("launch", signal.SIGKILL),
-    ("warm-spawn", signal.SIGKILL),
     ("warm-spawn", signal.SIGINT),
 ]
 RARE_ENDS = [

@@ -148,6 +148,7 @@ def test_a_loop_without_a_loader_shows_forward_by_its_model_which_can_still_be_p
     assert repeat["loss"]["last"] is not None
 
 
+@RARE
 def test_a_loop_that_fetched_once_and_then_uses_its_model_by_a_method_shows_forward(tmp_path: Path) -> None:
     done = watched(tmp_path, "--", sys.executable, *script("without_loader", "methods"))
     assert done.returncode == 0, done.stderr
@@ -174,15 +175,16 @@ def test_workers_of_a_loader_are_no_ranks(tmp_path: Path) -> None:
     assert (repeat["refused"], len(repeat["ranks"])) == (0, 2)
 
 
-def test_delays_can_be_put_in_and_only_some_steps_be_watched(tmp_path: Path) -> None:
+def test_delays_can_be_put_in_and_only_some_steps_be_watched_without_checks_and_lines(tmp_path: Path) -> None:
     delay = 'bottleneck=[{at = "forward", ranks = [0], sleep_ms = 60}]'
-    words = ["--skip", "5", "--steps", "20", "--set", delay, "--name", "my-net", "--"]
+    words = ["--skip", "5", "--steps", "20", "--set", delay, "--name", "my-net", "--no-checks", "--no-lines", "--"]
     done = watched(tmp_path, *words, *TORCHRUN, *script("plain", "by_hand", "none"))
     assert done.returncode == 0, done.stderr
     trial = only_trial(tmp_path)
     assert trial["name"] == "my-net"
     [repeat] = trial["repeats"]
-    assert repeat["steps"] == 20
+    assert (repeat["steps"], repeat["checks"], repeat["places"]) == (20, [], [])
+    assert not [message for message in journal(tmp_path) if message["type"] == "Line" or message.get("lines")]
     assert [rank["bottleneck_fired"] for rank in repeat["ranks"]] == [20, 0]
     assert trial["summary"]["culprit"]["rank"] == 0
     assert (repeat["phases_ms"]["aggregate"] > 0, buckets(tmp_path)) == (True, {None})

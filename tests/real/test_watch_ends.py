@@ -136,6 +136,7 @@ main()
 """
 
 
+@RARE
 def test_torchrun_knows_which_rank_failed(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(BEFORE_THE_GROUP)
     watched = Watched(tmp_path, *LAUNCH, "train.py")
@@ -212,6 +213,7 @@ def test_a_rank_that_raises_says_so_in_its_last_frame(tmp_path: Path) -> None:
     assert joins["stack"][-1][2:] == ["<module>", True]
 
 
+@RARE
 def test_after_its_group_a_rank_writes_an_event(tmp_path: Path) -> None:
     watched = trained(tmp_path, "destroyed")
     [event] = watched.failed()
@@ -269,4 +271,5 @@ print([each() for each in kept])
 
 
 def test_nothing_of_an_exception_is_kept(tmp_path: Path) -> None:
-    assert run(tmp_path, FREED.format("fails")).out == "[None, None]\n"
+    (tmp_path / "train.py").write_text(FREED.format("fails"))
+    assert Watched(tmp_path, "train.py").out == "[None, None]\n"

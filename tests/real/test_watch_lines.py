@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from tests.support.runner import run_json, write_preset
-from tests.support.watching import TORCHRUN, TRAININGS, journal, only_trial, watched
+from tests.support.watching import TORCHRUN, TRAININGS, only_trial, watched
 
 RARE = pytest.mark.rare
 PROGRAMS = TRAININGS / "lines"
-OFTEN = ("collate", "checkpoint")
+OFTEN = ("collate",)
 
 LATE = {  # the rank and the phase
     **dict.fromkeys(("dataset", "dataset-busy", "holds-lock", "collate", "collate-busy"), (1, "data")),
@@ -155,7 +155,8 @@ def test_two_slow_lines_are_named_the_more_costly_one_first(tmp_path: Path, kind
     assert explained(found) >= 0.9
 
 
-@pytest.mark.parametrize("kind", kinds(RARELY))
+@RARE
+@pytest.mark.parametrize("kind", RARELY)
 def test_a_rare_pause_is_followed_to_its_line(tmp_path: Path, kind: str) -> None:
     trial, told = watch(tmp_path, kind)
     [found] = [finding for finding in trial["findings"] if finding["kind"] in ("rare_waits", "bursts")]
@@ -174,17 +175,6 @@ def test_no_line_is_accused_where_no_rank_is_late(tmp_path: Path, kind: str) -> 
     assert [
         found for found in (*trial["findings"], *repeat["findings"]) if found.get("lines") and "rank" in found
     ] == []
-
-
-def test_without_lines_nothing_is_sampled(tmp_path: Path) -> None:
-    command = [*TORCHRUN, str(PROGRAMS / "late.py"), "collate", "60"]
-    done = watched(tmp_path, "--no-lines", "--", *command, OMP_NUM_THREADS="1")
-    assert done.returncode == 0, done.stderr
-    assert "late.py:" not in " ".join(done.stderr.split()).partition("Rank 1 holds everyone up")[2]
-    [repeat] = only_trial(tmp_path)["repeats"]
-    assert repeat["places"] == []
-    told = journal(tmp_path)
-    assert not [message for message in told if message["type"] == "Line" or message.get("lines")]
 
 
 PRESET = """

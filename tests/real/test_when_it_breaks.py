@@ -288,7 +288,7 @@ CASES = {
         remedy="WORLD_SIZE|world_size|nproc",
     ),
 }
-OFTEN = ("uneven iterable", "other shapes", "killed with growing memory", "own launcher", "port in use", "--local-rank")
+OFTEN = ("uneven iterable", "other shapes", "port in use", "--local-rank")
 
 
 def line_of(place: str) -> str:
