@@ -167,14 +167,6 @@ def test_ranks_that_a_script_starts_itself_are_seen(tmp_path: Path, how: str) ->
     assert (culprit["rank"], culprit["phase"]) == (1, "forward")
 
 
-@RARE
-def test_workers_of_a_loader_are_no_ranks(tmp_path: Path) -> None:
-    done = watched(tmp_path, "--", *TORCHRUN, *script("plain", "ddp", "none", "workers=2"))
-    assert done.returncode == 0, done.stderr
-    [repeat] = only_trial(tmp_path)["repeats"]
-    assert (repeat["refused"], len(repeat["ranks"])) == (0, 2)
-
-
 def test_delays_can_be_put_in_and_only_some_steps_be_watched_without_checks_and_lines(tmp_path: Path) -> None:
     delay = 'bottleneck=[{at = "forward", ranks = [0], sleep_ms = 60}]'
     words = ["--skip", "5", "--steps", "20", "--set", delay, "--name", "my-net", "--no-checks", "--no-lines", "--"]

@@ -11,7 +11,6 @@ rank, _ = join(6)
 model, optimizer = ddp()
 value = torch.zeros(3)
 arguments = {
-    "reduce": (value, lone),
     "broadcast": (value, 1 if lone == 0 else 0),
     "all_reduce": (value,),
 }
