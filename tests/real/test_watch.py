@@ -83,8 +83,21 @@ def buckets(runs: Path) -> set[int | None]:
 
 
 def test_the_training_learns_the_same_bits(late: Callable[[str, str], Path], tmp_path: Path) -> None:
-    subprocess.run(training(tmp_path, "ddp", "forward"), check=True, capture_output=True)
+    port = free_port()
+    bare = [
+        subprocess.Popen(
+            [sys.executable, *training(tmp_path, "ddp", "forward")[len(TORCHRUN) :]],
+            env=os.environ | {"RANK": rank, "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": port},
+        )
+        for rank in "01"
+    ]
+    assert [rank.wait(ENOUGH_S) for rank in bare] == [0, 0]
     assert_same_bits(late("ddp", "forward"), tmp_path)
+
+
+def free_port() -> str:
+    with socket.create_server(("localhost", 0)) as free:
+        return str(free.getsockname()[1])
 
 
 def assert_same_bits(watched: Path, bare: Path) -> None:
@@ -159,9 +172,7 @@ def test_a_loop_that_fetched_once_and_then_uses_its_model_by_a_method_shows_forw
 
 @pytest.mark.parametrize("how", ["fork", pytest.param("spawn", marks=RARE)])
 def test_ranks_that_a_script_starts_itself_are_seen(tmp_path: Path, how: str) -> None:
-    with socket.create_server(("localhost", 0)) as free:
-        port = str(free.getsockname()[1])
-    done = watched(tmp_path, "--", sys.executable, *script("spawned", how, port))
+    done = watched(tmp_path, "--", sys.executable, *script("spawned", how, free_port()))
     assert done.returncode == 0, done.stderr
     culprit = only_trial(tmp_path)["summary"]["culprit"]
     assert (culprit["rank"], culprit["phase"]) == (1, "forward")
@@ -383,19 +394,6 @@ def test_a_rank_that_torchrun_starts_again_is_watched_on(tmp_path: Path) -> None
     assert first == 3000  # one number is left out; the last notes of a process that leaves by os._exit are lost
     assert (len(numbers) - numbers.index(first), repeat["steps"]) == (60 * 64, len(numbers) - 2 * 3)
     assert repeat["refused"] == 0
-
-
-@RARE
-def test_the_training_goes_on_when_the_run_can_no_longer_be_kept(tmp_path: Path) -> None:
-    command = arguments("watch", "--no-ui", "--", *TORCHRUN, *script("plain", "ddp", "forward", "epochs=3"))
-    with subprocess.Popen(
-        command, env=environment(tmp_path / "runs"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as console:
-        await_steps(tmp_path / "runs")
-        shutil.rmtree(tmp_path / "runs")
-        printed, said = console.communicate(timeout=ENOUGH_S)
-    assert (console.returncode, printed.count("loss")) == (0, 2)
-    assert "ddptui: no longer watched: the run can no longer be saved" in said
 
 
 @RARE

@@ -161,7 +161,6 @@ CASES = {
         place=("<shapes:ddp>",),
         error=r"params\[0\]",
         remedy="same|every rank|all ranks",
-        speaks=1,
     ),
     "killed with growing memory": Case(
         [*TORCHRUN, "leak.py"],
