@@ -39,6 +39,7 @@ start_method = "fork"
 [[trial]]
 name = "spawn"
 launch = "spawn"
+start_method = "fork"
 [[trial]]
 name = "launch"
 launch = "launch"
@@ -47,7 +48,7 @@ launch = "launch"
 WARM = ("single", "dp", "process", "spawn", "launch")
 PRESET += "".join(f'[[trial]]\nname = "warm-{mode}"\nlaunch = "{mode}"\nstart = "warm"\n' for mode in WARM)
 MULTIPROCESS = ("process", "spawn", "launch")
-OTHERS = {"process": "spawn", "spawn": "fork"}
+OTHERS = {"process": "forkserver", "spawn": "spawn"}  # each rank imports torch anew
 # What a platform says of its own ranks must not reach a console's.
 OF_A_PLATFORM = {
     "PET_NNODES": "3", "PET_NODE_RANK": "2", "PET_NPROC_PER_NODE": "8", "PET_MAX_RESTARTS": "5", "PET_NO_PYTHON": "1",
