@@ -27,7 +27,6 @@ ON_THEIR_WAY = 2  # steps that may begin before a delay that was sent has come
 
 MODES: dict[str, dict[str, Any]] = {
     "spawn": {"launch": "spawn", "strategy": "all_reduce"},
-    "launch": {"launch": "launch", "strategy": "all_reduce"},
     "dp": {"launch": "dp"},
 }
 

@@ -10,7 +10,7 @@ from ddptui.projection.command import ProjectOptions, projection
 from tests.support.here import run_here
 from tests.support.runner import QUICK, write_preset
 
-MEAN_MS, STEPS, WARM_UP = 60.0, 60, 2  # so long that what a busy machine adds is little beside it
+MEAN_MS, STEPS, WARM_UP = 60.0, 40, 2  # so long that what a busy machine adds is little beside it
 LATE = f'at = "forward", sleep_ms = {MEAN_MS}, jitter = "uniform"'
 TRAINING = f"""
 repeats = 1

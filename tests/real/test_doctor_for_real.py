@@ -58,11 +58,8 @@ def test_folders_that_are_files_and_an_interface_that_is_not_there(tmp_path: Pat
     assert re.search(r"^✗ spawn .*(\n .*)*→ `unset GLOO_SOCKET_IFNAME`", done.stdout, re.MULTILINE)
 
 
-# SIGTERM has SIGINT's handler, and nobody has a say in SIGKILL.
-RARE = [pytest.param(number, marks=pytest.mark.rare) for number in (signal.SIGTERM, signal.SIGKILL)]
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, *RARE])
+@pytest.mark.rare  # test_ends.py and test_cli.py show that a command ends at a signal
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_ended_while_ranks_meet_it_leaves_no_process(number: int, tmp_path: Path) -> None:
     doctor = start(tmp_path / "runs", "doctor")
     assert doctor.stdout is not None

@@ -36,11 +36,6 @@ def no_division(tensors):
 def left_out(tensors):
     right(tensors[:-1])
 
-def divisor(tensors):
-    for tensor in tensors:
-        dist.all_reduce(tensor)
-        tensor /= 64 / (64 // dist.get_world_size())
-
 def by_share(tensors):
     for tensor in tensors:
         tensor *= (22, 21, 21)[dist.get_rank()] / 64
@@ -52,10 +47,6 @@ def other_order(tensors):
 def one_less(tensors):
     right(tensors[:-1] if dist.get_rank() == 1 else tensors)
 
-def changes_its_mind(tensors, calls=[]):
-    calls.append(1)
-    right(tensors[:-2] if dist.get_rank() == 1 and len(calls) == 8 else tensors)
-
 def never_comes(tensors):
     while dist.get_rank() == 1:
         pass
@@ -65,34 +56,12 @@ def some_stay_away(tensors):
     if dist.get_rank() != 0:
         right(tensors)
 
-def to_rank_0(tensors):
-    for tensor in tensors:
-        mean = tensor / dist.get_world_size()
-        dist.reduce(mean, 0)
-        if dist.get_rank() == 0:
-            tensor.copy_(mean)
-
-def of_rank_0(tensors):
-    for tensor in tensors:
-        dist.broadcast(tensor, 0)
-
-def not_in_place(tensors):
-    return [tensor / dist.get_world_size() for tensor in tensors]
-
 def own_order(tensors):
     for tensor in tensors:
         parts = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]
         dist.all_gather(parts, tensor)
         mine = dist.get_rank()
         tensor.copy_(sum(parts[mine:] + parts[:mine]) / len(parts))
-
-def not_finite(tensors):
-    for tensor in tensors:
-        tensor.fill_(float("nan"))
-
-def deadlock(tensors):
-    other = (dist.get_rank() + 1) % dist.get_world_size()
-    dist.recv(tensors[0], other)
 
 def two(tensors, ranks):
     right(tensors)
@@ -127,13 +96,12 @@ def late(site, rank, step):
     return 20 if site == "backward" and step % 2 else None
 """
 TRIALS = {
-    **dict.fromkeys(("right", "Flat", "no_division", "left_out", "divisor", "by_share"), ""),
-    **dict.fromkeys(("other_order", "one_less", "too_far", "Empty", "changes_its_mind"), ""),
-    **dict.fromkeys(("to_rank_0", "of_rank_0", "not_in_place", "own_order", "not_finite"), ""),
-    **dict.fromkeys(("some_stay_away", "two", "NoTrial", "NoModel"), ""),
+    **dict.fromkeys(("right", "Flat", "no_division", "left_out", "by_share"), ""),
+    **dict.fromkeys(("other_order", "one_less", "own_order", "some_stay_away"), ""),
+    **dict.fromkeys(("too_far", "Empty", "two", "NoTrial", "NoModel"), "world_size = 1"),
     "right_again": 'strategy = "mine.py:right"',
     "first_window": 'strategy = "mine.py:some_stay_away"\nevery = 2',
-    **dict.fromkeys(("never_comes", "deadlock"), "stall_s = 4"),
+    "never_comes": "stall_s = 4",
     "own_data": 'strategy = "all_reduce"\nmodel = "mine.py:linear"\ndataset = "mine.py:load"\nbatch_size = 12',
     "own_delay": 'strategy = "all_reduce"\nbottleneck = [{ at = "mine.py:late", ranks = [1] }]',
 }
@@ -170,11 +138,6 @@ def test_what_is_right_passes_every_check(trials: dict[str, Any], name: str) -> 
     [
         ("no_division", "gradients are 3 times the mean: they are the sum, the division is missing, or not in place"),
         ("left_out", "1 of 8 tensors is not the mean: fc2.bias, which each rank kept as its own; the others are right"),
-        ("divisor", "gradients are 0.9844 times the mean: the sum was divided by 3.048 instead of 3"),
-        ("to_rank_0", "only rank 0 has the mean: the other ranks must receive it, too"),
-        ("of_rank_0", "gradients are those of rank 0 alone: the other ranks' do not count"),
-        ("not_in_place", "each rank kept its own gradients: nothing was averaged, or not in place"),
-        ("not_finite", "gradients are not finite: there is nothing to compare"),
         (
             "by_share",
             "gradients are a weighted sum over the ranks (rank 0 × 0.3438, rank 1 × 0.3281 and rank 2 × 0.3281), but "
@@ -219,21 +182,11 @@ def line(text: str) -> int:
         ("NoTrial", None, "'mine.py:NoTrial': it is called as NoTrial(trial): too many positional arguments"),
         ("NoModel", None, "'mine.py:NoModel': prepare(model) must return the model, but returned NoneType"),
         (
-            "deadlock",
-            None,
-            f"ranks 0–2 wait in recv 0 of step 0, mine.py:{line('dist.recv(tensors[0], other)')}, which",
-        ),
-        (
             "too_far",
             None,
             f"failed in too_far, mine.py:{line('tensors[99].zero_()')}: IndexError: list index out of range",
         ),
         ("never_comes", 1, f"rank 1 is in never_comes, mine.py:{line('while dist.get_rank() == 1:')}"),
-        (
-            "changes_its_mind",
-            None,
-            "was killed by SIGABRT in right, mine.py:8: the ranks are out of step: gloo received ",
-        ),
         ("never_comes", 1, "ranks 0 and 2 wait for it in all_reduce 0 of step 0, mine.py:8"),
         ("Empty", None, "strategy 'mine.py:Empty': the class has no method average(self, tensors)"),
     ],

@@ -54,23 +54,19 @@ def painted_until(console: tuple["Popen[bytes]", int], wanted: bytes) -> bytes:
     return painted
 
 
-def test_the_console_draws_a_cell_for_each_character(console: tuple["Popen[bytes]", int]) -> None:
-    painted = painted_until(console, b"Lessons")
-    assert b"?" in painted
-    assert rb"\u" not in painted
-
-
-@pytest.mark.parametrize("is_resumed", [False, True])
-def test_a_console_ends_with_its_terminal(console: tuple["Popen[bytes]", int], is_resumed: bool) -> None:
+def test_the_console_draws_a_cell_for_each_character_and_ends_with_its_terminal(
+    console: tuple["Popen[bytes]", int],
+) -> None:
     """Also where no SIGHUP comes, as here, where the terminal controls no process; and after Ctrl-Z and `fg`, when
     Textual writes in another thread."""
     process, terminal = console
+    painted = painted_until(console, b"Lessons")
+    assert b"?" in painted
+    assert rb"\u" not in painted
+    process.send_signal(signal.SIGTSTP)
+    while psutil.Process(process.pid).status() != psutil.STATUS_STOPPED:
+        select.select([terminal], [], [], 0.05)
+    process.send_signal(signal.SIGCONT)
     painted_until(console, b"Lessons")
-    if is_resumed:
-        process.send_signal(signal.SIGTSTP)
-        while psutil.Process(process.pid).status() != psutil.STATUS_STOPPED:
-            select.select([terminal], [], [], 0.05)
-        process.send_signal(signal.SIGCONT)
-        painted_until(console, b"Lessons")
     os.close(terminal)
     assert process.wait(ENOUGH_S) == 128 + signal.SIGHUP

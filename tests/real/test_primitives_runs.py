@@ -106,8 +106,6 @@ def test_with_several_calls_in_flight_all_that_can_be_is_measured_and_right(ran:
     assert {cell["operation"] for cell in launch["cells"]} == {*OPERATIONS} - {"send_recv", "local_sum"}
     found = {(cell["in_flight"], cell["calls"], cell["wrong"], cell["error"]) for cell in launch["cells"]}
     assert found == {(8, 5 * 16, 0, None)}  # in each of five rounds twice eight, which are at most twenty
-    shown = ddptui(ran[0], "show", "last").stdout
-    assert "all_reduce: every rank gets the reduced tensor (pipelined)" in shown
 
 
 def test_a_run_that_is_kept_says_the_same_again(ran: tuple[Path, dict[str, Any]]) -> None:
@@ -118,7 +116,7 @@ def test_a_run_that_is_kept_says_the_same_again(ran: tuple[Path, dict[str, Any]]
     shown = ddptui(ran[0], "show", "last").stdout
     assert "scatter" in shown
     assert "ring by hand" in shown
-    assert "reduce_scatter" in ddptui(ran[0], "show", "last", "--format", "csv").stdout
+    assert "all_reduce: every rank gets the reduced tensor (pipelined)" in shown
 
 
 class Striker:

@@ -16,6 +16,7 @@ from ddptui.store.runs import Run
 from ddptui.text.tables import order
 from tests.recorded.net import RUNS
 from tests.support.builders import preset_of, results_for
+from tests.support.descendants import descendants
 from tests.tui.recordings import RECORDED
 from tests.unit.page.pages import Told, journal_of, late_steps
 
@@ -64,12 +65,21 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture
-def browser() -> Iterator[Browser]:
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield browser
         browser.close()
+
+
+@pytest.fixture
+def browser(chromium: Browser, shared: set[int]) -> Iterator[Browser]:
+    """The same for all tests; the pages are closed."""
+    yield chromium
+    for context in chromium.contexts:
+        context.close()
+    shared.update(process.pid for process in descendants())  # it keeps some ready for the next page
 
 
 def watched(page: Page) -> list[str]:

@@ -56,6 +56,7 @@ def results_of(runs: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize("seed", [1])  # `make soak` does it fifty times
 def test_killed_at_any_moment_and_resumed_the_table_is_complete(tmp_path: Path, seed: int) -> None:
     runs, preset = tmp_path / "runs", write_preset(tmp_path, PRESET)

@@ -10,7 +10,7 @@ from ddptui.wire.connection import SILENCE_S
 from tests.support.runner import survivors
 from tests.support.running import Running
 
-SILENCE = 12.0  # s; more than twice what the console takes between two words
+SILENCE = 8.0  # s; more than twice what the console takes between two words
 SHORT = SILENCE / 4
 SOON_S = 5.0
 
@@ -34,4 +34,4 @@ def test_ranks_wait_for_a_console_that_is_silent_for_a_while_and_end_themselves_
     assert code == 1
     assert "killed by SIGTERM" in error.splitlines()[0]
     logs = [path.read_text() for path in running.runs.glob("*/trial-long/repeat-1/rank-*.log")]
-    assert any("no message from the console for 12 s: it is stopped, or cannot be reached" in log for log in logs)
+    assert any("no message from the console for 8 s: it is stopped, or cannot be reached" in log for log in logs)

@@ -57,7 +57,7 @@ class Copy:
         self.folder = folder
         self.runs = folder / "runs"
         for part in ("ddptui", "workers", "presets"):
-            shutil.copytree(lab_root() / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(lab_root() / part, folder / part)  # with its bytecode
         entries = folder / "ddptui" / "config" / "strategies.py"
         text = entries.read_text()
         assert text.count(TABLE) == 1

@@ -8,64 +8,144 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import psutil
 import pytest
 import torch
+from click.testing import CliRunner
 
+from ddptui.cli import main
 from ddptui.wire.messages import Position
 from tests.support.runner import ENOUGH_S, arguments, ddptui, environment
 from tests.support.watched import watched as on_a_terminal
 from tests.support.watching import TORCHRUN, environment_without_ddptui, journal, only_trial, script, torchrun, watched
 
-OLDER = os.environ.get("DDPTUI_OLDER_TORCH")  # a Python with an older torch, whose groups take no hooks
-
 RARE = pytest.mark.rare
+OLDER = os.environ.get("DDPTUI_OLDER_TORCH")  # a Python with an older torch, whose groups take no hooks
 NOTHING = "nothing was watched, so no run was saved"
-LATE = {"data": (1, "data"), "forward": (1, "forward"), "backward": (1, "backward"), "checkpoint": (0, "between steps")}
-WITH_OLDER = (RARE, pytest.mark.skipif(OLDER is None, reason="DDPTUI_OLDER_TORCH names no Python with an older torch"))
-OFTEN = [("ddp", "forward"), ("by_hand", "checkpoint")]
+LATE = {  # how, and where a rank is late; and which one it is, in which phase
+    ("ddp", "forward"): (1, "forward"),
+    ("ddp", "data"): (1, "data"),
+    ("by_hand", "backward"): (1, "backward"),
+    ("by_hand", "checkpoint"): (0, "between steps"),
+}
 
 
-@pytest.mark.parametrize("python", [sys.executable, pytest.param(OLDER, marks=WITH_OLDER)], ids=["this", "older"])
+@pytest.fixture(scope="module")
+def late(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Path]:
+    """The folder of a watched training in which a rank was late: its runs, and what it has learned."""
+
+    @cache
+    def folder(way: str, where: str) -> Path:
+        folder = tmp_path_factory.mktemp("late")
+        done = watched(folder / "runs", "--", *training(folder, way, where))
+        assert done.returncode == 0, done.stderr
+        return folder
+
+    return folder
+
+
+def training(folder: Path, way: str, where: str, python: str = sys.executable) -> list[str]:
+    options = [f"late_ms={100 if where == 'checkpoint' else 20}", "epochs=1", f"save={folder / 'saved'}"]
+    return [*torchrun(python), *script("plain", way, where, *options)]
+
+
 @pytest.mark.parametrize(
-    ("way", "where", "rank", "phase"),
-    [
-        pytest.param(way, where, *late, marks=() if (way, where) in OFTEN else RARE)
-        for way in ("ddp", "by_hand")
-        for where, late in LATE.items()
-    ],
+    ("way", "where"), [pytest.param(*how, marks=[] if how == ("ddp", "forward") else RARE) for how in LATE]
 )
-def test_the_late_rank_and_its_phase_are_named(
-    tmp_path: Path, python: str, way: str, where: str, rank: int, phase: str
-) -> None:
-    late_ms = 100 if where == "checkpoint" else 20
-    done = watched(tmp_path, "--", *torchrun(python), *script("plain", way, where, f"late_ms={late_ms}", "epochs=1"))
-    assert done.returncode == 0, done.stderr
-    trial = only_trial(tmp_path)
+def test_the_late_rank_and_its_phase_are_named(late: Callable[[str, str], Path], way: str, where: str) -> None:
+    runs = late(way, where) / "runs"
+    trial = only_trial(runs)
     [repeat] = trial["repeats"]
-    assert (rank, phase) in [(found.get("rank"), found.get("phase")) for found in repeat["findings"]]
-    if (
-        where != "checkpoint"
-    ):  # which are three: their steps are named, and the rank, but that it is the culprit is chance
+    assert LATE[way, where] in [(found.get("rank"), found.get("phase")) for found in repeat["findings"]]
+    if where != "checkpoint":  # three: their steps are named, and the rank; that it is the culprit is chance
         culprit = trial["summary"]["culprit"]
-        assert (culprit["rank"], culprit["phase"]) == (rank, phase)
+        assert (culprit["rank"], culprit["phase"]) == LATE[way, where]
     assert repeat["steps"] == 29  # 1024 samples, 2 ranks, batches of 16, without the warm-up
     assert len(repeat["ranks"]) == 2
     assert [repeat["phases_ms"]["aggregate"] > 0, repeat["in_sync"]["parameters"]] == [way == "by_hand", None]
-    steps = [line for line in journal(tmp_path) if line["type"] == "Step"]
-    buckets = {collective[9] for step in steps for collective in step["collectives"] if collective[0] == "all_reduce"}
-    assert buckets == ({0} if way == "ddp" else {None})
-    assert {step["epoch"] for step in steps} == {0}
+    assert (buckets(runs), {step["epoch"] for step in steps_of(runs)}) == ({0} if way == "ddp" else {None}, {0})
 
 
-def test_one_process_alone_has_phases_and_waits_for_nobody(tmp_path: Path) -> None:
-    done = watched(tmp_path, "--", sys.executable, *script("plain", "alone", "none", "evaluate=1", "accumulate=2"))
+def steps_of(runs: Path) -> list[dict[str, Any]]:
+    return [line for line in journal(runs) if line["type"] == "Step"]
+
+
+def buckets(runs: Path) -> set[int | None]:
+    """The buckets of DDP that were averaged; None: by a call of the training's own."""
+    return {called[9] for step in steps_of(runs) for called in step["collectives"] if called[0] == "all_reduce"}
+
+
+def test_the_training_learns_the_same_bits(late: Callable[[str, str], Path], tmp_path: Path) -> None:
+    port = free_port()
+    bare = [
+        subprocess.Popen(
+            [sys.executable, *training(tmp_path, "ddp", "forward")[len(TORCHRUN) :]],
+            env=os.environ | {"RANK": rank, "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": port},
+        )
+        for rank in "01"
+    ]
+    assert [rank.wait(ENOUGH_S) for rank in bare] == [0, 0]
+    assert_same_bits(late("ddp", "forward"), tmp_path)
+
+
+def free_port() -> str:
+    with socket.create_server(("localhost", 0)) as free:
+        return str(free.getsockname()[1])
+
+
+def assert_same_bits(watched: Path, bare: Path) -> None:
+    for rank in range(2):
+        one, other = (torch.load(folder / f"saved-{rank}.pth") for folder in (watched, bare))
+        assert all(torch.equal(one[key], other[key]) for key in one)
+
+
+@RARE
+@pytest.mark.skipif(OLDER is None, reason="DDPTUI_OLDER_TORCH names no Python with an older torch")
+def test_so_does_one_in_an_environment_with_an_older_torch_whose_late_rank_is_named(tmp_path: Path) -> None:
+    bare, here = tmp_path / "bare", tmp_path / "watched"
+    for folder in (bare, here):
+        folder.mkdir()
+    subprocess.run(training(bare, "ddp", "forward", str(OLDER)), check=True, capture_output=True)
+    done = watched(here / "runs", "--", *training(here, "ddp", "forward", str(OLDER)))
     assert done.returncode == 0, done.stderr
-    [repeat] = only_trial(tmp_path)["repeats"]
+    culprit = only_trial(here / "runs")["summary"]["culprit"]
+    assert (culprit["rank"], culprit["phase"]) == (1, "forward")
+    assert_same_bits(here, bare)
+
+
+OWN = """
+import importlib.util, runpy, sys
+assert importlib.util.find_spec("torch")  # it looks for it before it imports it
+import torch, workers
+print(greeting, workers.NAME, any("inject" in folder for folder in sys.path))
+runpy.run_path(sys.argv[0], run_name="__main__")
+import workers
+print(workers.NAME)
+"""
+
+
+def test_one_process_in_an_environment_of_its_own_needs_nothing_of_ours_and_waits_for_nobody(tmp_path: Path) -> None:
+    """Neither ddptui nor its libraries; and a sitecustomize and modules are the training's own."""
+    environment_without_ddptui(tmp_path / "venv")
+    for name in ("msgspec", "zmq", "psutil", "pynvml"):
+        (tmp_path / f"{name}.py").write_text("raise ImportError(__name__)")
+    (tmp_path / "sitecustomize.py").write_text("import builtins; builtins.greeting = 'hello'")
+    (tmp_path / "workers.py").write_text("NAME = 'my own'")
+    [plain, *words] = script("plain", "alone", "none", "evaluate=1", "accumulate=2")
+    (tmp_path / "train.py").write_text(OWN.replace("sys.argv[0]", repr(plain)))
+    command = [str(tmp_path / "venv" / "bin" / "python"), str(tmp_path / "train.py"), *words]
+    done = watched(tmp_path / "runs", "--set", f'env=["PYTHONPATH={tmp_path}"]', "--", *command)
+    assert (done.returncode, said_why(done)) == (0, []), done.stderr
+    [first, *_, last] = done.stdout.splitlines()
+    assert (first, last) == ("hello my own False", "my own")
+    [repeat] = only_trial(tmp_path / "runs")["repeats"]
     assert (repeat["steps"], repeat["wait_ms"], len(repeat["ranks"])) == (2 * 32 - 3, None, 1)
     assert all(repeat["phases_ms"][phase] > 0 for phase in ("data", "forward", "backward", "optimizer"))
 
@@ -81,6 +161,7 @@ def test_a_loop_without_a_loader_shows_forward_by_its_model_which_can_still_be_p
     assert repeat["loss"]["last"] is not None
 
 
+@RARE
 def test_a_loop_that_fetched_once_and_then_uses_its_model_by_a_method_shows_forward(tmp_path: Path) -> None:
     done = watched(tmp_path, "--", sys.executable, *script("without_loader", "methods"))
     assert done.returncode == 0, done.stderr
@@ -89,35 +170,27 @@ def test_a_loop_that_fetched_once_and_then_uses_its_model_by_a_method_shows_forw
     assert (phases_ms["data"], phases_ms["forward"] > 3, phases_ms["backward"] > 0) == (0, True, True)
 
 
-@pytest.mark.parametrize("how", ["spawn", pytest.param("fork", marks=RARE)])
+@pytest.mark.parametrize("how", ["fork", pytest.param("spawn", marks=RARE)])
 def test_ranks_that_a_script_starts_itself_are_seen(tmp_path: Path, how: str) -> None:
-    with socket.create_server(("localhost", 0)) as free:
-        port = str(free.getsockname()[1])
-    done = watched(tmp_path, "--", sys.executable, *script("spawned", how, port))
+    done = watched(tmp_path, "--", sys.executable, *script("spawned", how, free_port()))
     assert done.returncode == 0, done.stderr
     culprit = only_trial(tmp_path)["summary"]["culprit"]
     assert (culprit["rank"], culprit["phase"]) == (1, "forward")
 
 
-@RARE
-def test_workers_of_a_loader_are_no_ranks(tmp_path: Path) -> None:
-    done = watched(tmp_path, "--", *TORCHRUN, *script("plain", "ddp", "none", "workers=2"))
-    assert done.returncode == 0, done.stderr
-    [repeat] = only_trial(tmp_path)["repeats"]
-    assert (repeat["refused"], len(repeat["ranks"])) == (0, 2)
-
-
-def test_delays_can_be_put_in_and_only_some_steps_be_watched(tmp_path: Path) -> None:
+def test_delays_can_be_put_in_and_only_some_steps_be_watched_without_checks_and_lines(tmp_path: Path) -> None:
     delay = 'bottleneck=[{at = "forward", ranks = [0], sleep_ms = 60}]'
-    words = ["--skip", "5", "--steps", "20", "--set", delay, "--name", "my-net", "--"]
-    done = watched(tmp_path, *words, *TORCHRUN, *script("plain", "ddp", "none"))
+    words = ["--skip", "5", "--steps", "20", "--set", delay, "--name", "my-net", "--no-checks", "--no-lines", "--"]
+    done = watched(tmp_path, *words, *TORCHRUN, *script("plain", "by_hand", "none"))
     assert done.returncode == 0, done.stderr
     trial = only_trial(tmp_path)
     assert trial["name"] == "my-net"
     [repeat] = trial["repeats"]
-    assert repeat["steps"] == 20
+    assert (repeat["steps"], repeat["checks"], repeat["places"]) == (20, [], [])
+    assert not [message for message in journal(tmp_path) if message["type"] == "Line" or message.get("lines")]
     assert [rank["bottleneck_fired"] for rank in repeat["ranks"]] == [20, 0]
     assert trial["summary"]["culprit"]["rank"] == 0
+    assert (repeat["phases_ms"]["aggregate"] > 0, buckets(tmp_path)) == (True, {None})
     assert done.stdout.count("loss") == 2  # the training went on to its end
     beats = [line["position"] for line in journal(tmp_path) if line["type"] == "Heartbeat"]
     # The console lets go of it in epoch 0; on a busy machine the rank is in the next one before it hears of that.
@@ -147,21 +220,6 @@ def test_the_preset_that_init_writes_compares_launches(tmp_path: Path) -> None:
     assert (culprit["rank"], culprit["phase"]) == (1, "backward")
 
 
-@pytest.mark.parametrize(
-    ("python", "ranks"), [(sys.executable, 2), pytest.param(OLDER, 3, marks=WITH_OLDER)], ids=["this", "older"]
-)
-def test_the_training_learns_the_same_bits(tmp_path: Path, python: str, ranks: int) -> None:
-    for name in ("with", "without"):
-        command = [*torchrun(python, ranks), *script("plain", "ddp", "none", f"save={tmp_path / name}")]
-        if name == "with":
-            assert watched(tmp_path / "runs", "--", *command).returncode == 0
-        else:
-            subprocess.run(command, check=True, capture_output=True)
-    for rank in range(ranks):
-        one, other = (torch.load(tmp_path / f"{name}-{rank}.pth") for name in ("with", "without"))
-        assert all(torch.equal(one[key], other[key]) for key in one)
-
-
 # The command is its own.
 
 
@@ -189,9 +247,10 @@ def test_output_input_and_exit_code_are_the_commands_own(tmp_path: Path) -> None
         (("--set", 'bottleneck=[{at="start", ranks=[0], sleep_ms=1}]', "--", "true"), "a command starts its own ranks"),
     ],
 )
+@pytest.mark.usefixtures("signals_given_back")
 def test_bad_input_starts_nothing_and_is_said_in_a_line(tmp_path: Path, words: tuple[str, ...], why: str) -> None:
-    done = watched(tmp_path, *words)
-    assert done.returncode == 2
+    done = CliRunner().invoke(main, ("watch", "--no-ui", *words), env={"DDPTUI_RUNS": str(tmp_path)})
+    assert done.exit_code == 2
     assert why in done.stderr.splitlines()[-1]
     assert not list(tmp_path.iterdir())
 
@@ -200,7 +259,6 @@ def test_bad_input_starts_nothing_and_is_said_in_a_line(tmp_path: Path, words: t
     ("command", "code", "why"),
     [
         (["sh", "-c", "exit 0"], 0, NOTHING),
-        pytest.param([sys.executable, "-c", "import torch"], 0, NOTHING, marks=RARE),
         (
             [sys.executable, "-c", "import torch; torch.ones(1, requires_grad=True).sum().backward()"],
             0,
@@ -231,15 +289,6 @@ def said_why(done: subprocess.CompletedProcess[str]) -> list[str]:
     return [line for line in done.stderr.splitlines() if line.startswith("ddptui: not watched")]
 
 
-def test_a_training_needs_none_of_ddptuis_libraries(tmp_path: Path) -> None:
-    for name in ("msgspec", "zmq", "psutil", "pynvml"):
-        (tmp_path / f"{name}.py").write_text("raise ImportError(__name__)")
-    command = [*TORCHRUN, *script("plain", "ddp", "none", "epochs=1")]
-    done = watched(tmp_path / "runs", "--set", f'env=["PYTHONPATH={tmp_path}"]', "--", *command)
-    assert (done.returncode, done.stdout.count("loss"), said_why(done)) == (0, 2, [])
-    assert only_trial(tmp_path / "runs")["repeats"][0]["steps"] == 29
-
-
 @pytest.mark.parametrize(
     ("python", "torch_version", "why"),
     [
@@ -258,32 +307,6 @@ def test_what_is_too_old_is_said_once_and_the_command_goes_on(
     assert said_why(done) == [f"ddptui: not watched: {why}"]
 
 
-def test_a_training_is_seen_that_looks_for_torch_before_it_imports_it(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(
-        "import importlib.util\nassert importlib.util.find_spec('torch')\nimport torch\n"
-        "weight = torch.ones(1, requires_grad=True)\noptimizer = torch.optim.SGD([weight], lr=0.1)\n"
-        "for _ in range(9):\n    weight.square().backward()\n    optimizer.step()\n"
-    )
-    done = watched(tmp_path / "runs", "--", sys.executable, str(tmp_path / "train.py"))
-    assert done.returncode == 0, done.stderr
-    assert only_trial(tmp_path / "runs")["repeats"][0]["steps"] == 6
-
-
-def test_the_environments_own_sitecustomize_and_workers_are_the_trainings(tmp_path: Path) -> None:
-    (tmp_path / "sitecustomize.py").write_text("import builtins; builtins.greeting = 'hello'")
-    (tmp_path / "workers.py").write_text("NAME = 'my own'")
-    (tmp_path / "train.py").write_text(
-        "import torch, workers, sys\nprint(greeting, workers.NAME, any('inject' in folder for folder in sys.path))\n"
-        "weight = torch.ones(1, requires_grad=True)\noptimizer = torch.optim.SGD([weight], lr=0.1)\n"
-        "for _ in range(9):\n    weight.square().backward()\n    optimizer.step()\n"
-        "import workers\nprint(workers.NAME)\n"
-    )
-    own = f'env=["PYTHONPATH={tmp_path}"]'
-    done = watched(tmp_path / "runs", "--set", own, "--", sys.executable, str(tmp_path / "train.py"))
-    assert done.stdout == "hello my own False\nmy own\n", done.stderr
-    assert len(only_trial(tmp_path / "runs")["repeats"]) == 1
-
-
 @RARE
 def test_the_steps_of_an_optimizer_that_is_compiled_are_seen(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(
@@ -295,14 +318,6 @@ def test_the_steps_of_an_optimizer_that_is_compiled_are_seen(tmp_path: Path) -> 
     [repeat] = only_trial(tmp_path / "runs")["repeats"]
     assert (done.returncode, repeat["steps"], repeat["phases_ms"]["optimizer"]) == (0, 6, 0), done.stderr
     assert repeat["phases_ms"]["backward"] > 0
-
-
-def test_a_training_in_an_environment_of_its_own_needs_no_ddptui_there(tmp_path: Path) -> None:
-    environment_without_ddptui(tmp_path / "venv")
-    python = tmp_path / "venv" / "bin" / "python"
-    done = watched(tmp_path / "runs", "--", str(python), *script("plain", "alone", "none", "epochs=1"))
-    assert done.returncode == 0, done.stderr
-    assert only_trial(tmp_path / "runs")["repeats"][0]["steps"] == 61
 
 
 # The console may end as it likes, and come back.
@@ -325,7 +340,8 @@ def launcher_of(console: int) -> psutil.Process:
     return launcher
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=RARE)])
+@RARE
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_the_training_goes_on_when_the_console_does_not(tmp_path: Path, number: signal.Signals) -> None:
     saved = tmp_path / "saved"
     training = script("plain", "ddp", "forward", "epochs=3", f"save={saved}")
@@ -342,7 +358,7 @@ def test_the_training_goes_on_when_the_console_does_not(tmp_path: Path, number: 
 
 
 def test_a_training_that_goes_on_can_be_watched_again(tmp_path: Path) -> None:
-    training = script("plain", "ddp", "forward", "late_ms=60", "epochs=200")
+    training = script("plain", "ddp", "forward", "late_ms=40", "epochs=400")
     command = arguments("watch", "--no-ui", "--", *TORCHRUN, *training)
     with subprocess.Popen(command, env=environment(tmp_path), stdout=subprocess.DEVNULL) as console:
         await_steps(tmp_path)
@@ -381,19 +397,6 @@ def test_a_rank_that_torchrun_starts_again_is_watched_on(tmp_path: Path) -> None
 
 
 @RARE
-def test_the_training_goes_on_when_the_run_can_no_longer_be_kept(tmp_path: Path) -> None:
-    command = arguments("watch", "--no-ui", "--", *TORCHRUN, *script("plain", "ddp", "forward", "epochs=3"))
-    with subprocess.Popen(
-        command, env=environment(tmp_path / "runs"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as console:
-        await_steps(tmp_path / "runs")
-        shutil.rmtree(tmp_path / "runs")
-        printed, said = console.communicate(timeout=ENOUGH_S)
-    assert (console.returncode, printed.count("loss")) == (0, 2)
-    assert "ddptui: no longer watched: the run can no longer be saved" in said
-
-
-@RARE
 def test_the_training_goes_on_when_the_disk_is_full(small_disk: Path) -> None:
     done = watched(small_disk, "--", *TORCHRUN, *script("plain", "ddp", "none", "epochs=60"))
     assert (done.returncode, done.stdout.count("loss")) == (0, 2)
@@ -427,8 +430,7 @@ def test_an_error_of_ours_is_said_and_the_training_goes_on(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=RARE)])
 def test_a_signal_to_the_console_reaches_the_command(tmp_path: Path, number: signal.Signals) -> None:
-    training = script("plain", "ddp", "forward", "epochs=100")
-    command = arguments("watch", "--no-ui", "--", *TORCHRUN, *training)
+    command = arguments("watch", "--no-ui", "--", sys.executable, *script("plain", "alone", "none", "epochs=100000"))
     with subprocess.Popen(
         command, env=environment(tmp_path), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     ) as console:
@@ -437,5 +439,7 @@ def test_a_signal_to_the_console_reaches_the_command(tmp_path: Path, number: sig
         console.send_signal(number)
         _, said = console.communicate(timeout=ENOUGH_S)
     assert console.returncode != 0
-    assert "Rank 1 holds everyone up" in said
+    [path] = tmp_path.glob("*/results.json")
+    [trial] = json.loads(path.read_text())["trials"]
+    assert trial["repeats"][0]["steps"] >= STEPS / 2, said
     assert not [process for process in family if process.is_running()]

@@ -15,7 +15,7 @@ from tests.support.watching import TRAININGS, only_trial, torchrun, watched
 
 RARE = pytest.mark.rare
 PROGRAMS = TRAININGS / "checks"
-OFTEN = ("tutorial", "bypass", "no-set-epoch", "local-sgd", "gan")
+OFTEN = ("no-division", "local-sgd")
 
 WRONG = {  # the lights that a mistake turns red, and what is said
     "group-of-one": (("in sync", "average"), "The 2 ranks do not average gradients: none of 77 steps called"),
@@ -65,10 +65,10 @@ def rare_but_often(names: "list[str] | tuple[str, ...]") -> list[object]:
     return [pytest.param(name, marks=() if name in OFTEN else RARE) for name in names]
 
 
-def lights_of(runs: Path, program: str, name: str, *options: str, ranks: int = 2) -> tuple[dict[str, str], list[str]]:
+def lights_of(runs: Path, program: str, name: str, ranks: int = 2) -> tuple[dict[str, str], list[str]]:
     """The state of each light, and what the findings say."""
     command = [*torchrun(sys.executable, ranks), str(PROGRAMS / f"{program}.py"), name]
-    done = watched(runs, *options, "--", *command, OMP_NUM_THREADS="1")
+    done = watched(runs, "--", *command, OMP_NUM_THREADS="1")
     assert done.returncode == 0, done.stderr
     trial = only_trial(runs)
     [repeat] = trial["repeats"]
@@ -100,10 +100,3 @@ def test_no_light_is_red_where_nothing_is_wrong(tmp_path: Path, name: str) -> No
     lights, _ = lights_of(tmp_path, program, name, ranks=4 if name in OF_FOUR else 2)
     assert "wrong" not in lights.values(), lights
     assert lights["in sync"] == ("does not apply" if name in APART else "right")
-
-
-@RARE
-def test_without_checks_there_are_none(tmp_path: Path) -> None:
-    lights, found = lights_of(tmp_path, "mistakes", "bypass", "--no-checks")
-    assert lights == {}
-    assert not any("average" in each for each in found)

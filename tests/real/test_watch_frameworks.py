@@ -100,8 +100,13 @@ TRAININGS = {
 }
 
 
-@pytest.mark.parametrize("where", ["data", "forward", "backward"])
-@pytest.mark.parametrize("training", TRAININGS)
+@pytest.mark.parametrize(
+    ("training", "where"),
+    [
+        *((training, "forward") for training in TRAININGS),
+        *(("lightning_fit", "data"), ("accelerated", "backward"), ("compiled", "backward")),
+    ],
+)
 def test_the_late_rank_and_its_phase_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, programs: Path, training: str, where: str
 ) -> None:

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from tests.support.runner import run_json, write_preset
-from tests.support.watching import TORCHRUN, TRAININGS, journal, only_trial, watched
+from tests.support.watching import TORCHRUN, TRAININGS, only_trial, watched
 
 RARE = pytest.mark.rare
 PROGRAMS = TRAININGS / "lines"
-OFTEN = ("collate", "checkpoint", "none")
+OFTEN = ("collate",)
 
 LATE = {  # the rank and the phase
     **dict.fromkeys(("dataset", "holds-lock", "collate", "collate-busy"), (1, "data")),
@@ -30,6 +30,7 @@ LATE = {  # the rank and the phase
 SEVERAL = {"two": ("two-large", "two-small")}  # the more costly first
 RARELY = ("checkpoint", "validate")  # rank 0, between steps
 COLLECTED = ("collect", "automatic")
+CALLED = ("collate", "comprehension", "deep", "hook", "clip", "item", "optimizer")
 OF_WORKERS = ("workers-busy", "workers-sleep")
 STEPS = 200
 
@@ -73,10 +74,10 @@ def is_at(place: str, kind: str, mark: str = "slow") -> bool:
     )
 
 
-def watch(runs: Path, kind: str) -> tuple[dict[str, Any], str]:
+def watch(runs: Path, kind: str, steps: int = STEPS) -> tuple[dict[str, Any], str]:
     """Watches the training of a kind. Returns its trial, and what the report says, in one line."""
     program = ["flat.py"] if kind == "flat" else ["late.py", kind]
-    command = [*TORCHRUN, str(PROGRAMS / program[0]), *program[1:], str(STEPS)]
+    command = [*TORCHRUN, str(PROGRAMS / program[0]), *program[1:], str(steps)]
     done = watched(runs, "--", *command, OMP_NUM_THREADS="1")
     assert done.returncode == 0, done.stderr
     return only_trial(runs), " ".join(done.stderr.split())
@@ -110,8 +111,8 @@ def kinds(names: Sequence[str]) -> list[Any]:
 
 
 @pytest.mark.parametrize("kind", kinds([*LATE]))
-def test_a_late_rank_is_followed_to_its_line(tmp_path: Path, kind: str) -> None:
-    trial, told = watch(tmp_path, kind)
+def test_a_late_rank_is_followed_to_its_line_and_the_line_that_calls_it(tmp_path: Path, kind: str) -> None:
+    trial, told = watch(tmp_path, kind, STEPS // 2 if kind in OFTEN else STEPS)
     found = only_of(trial["findings"], "late_rank")
     assert (found["rank"], found["phase"]) == LATE[kind]
     first = found["lines"][0]
@@ -124,18 +125,13 @@ def test_a_late_rank_is_followed_to_its_line(tmp_path: Path, kind: str) -> None:
     assert at_marked_lines_ms >= 0.6 * found["numbers"]["late_ms"], found["lines"]
     assert first["place"] in told
     assert ("loader workers" in told) == (kind in OF_WORKERS)
+    if kind in CALLED:  # the caller in the user's own code
+        assert is_at(first["by"], kind, "calls"), first
 
 
 def is_beside(place: str, kind: str) -> bool:
     """Whether a place is that of the marked lines, be it for a garbage collection or not."""
     return is_at(place, kind) or (kind in COLLECTED and is_at(f"garbage collection, {place.rpartition(', ')[2]}", kind))
-
-
-@pytest.mark.parametrize("kind", kinds(["collate", "comprehension", "deep", "hook", "clip", "item", "optimizer"]))
-def test_the_caller_in_the_users_own_code_is_named(tmp_path: Path, kind: str) -> None:
-    trial, _ = watch(tmp_path, kind)
-    first = only_of(trial["findings"], "late_rank")["lines"][0]
-    assert is_at(first["by"], kind, "calls"), first
 
 
 @RARE
@@ -159,7 +155,8 @@ def test_two_slow_lines_are_named_the_more_costly_one_first(tmp_path: Path, kind
     assert explained(found) >= 0.9
 
 
-@pytest.mark.parametrize("kind", kinds(RARELY))
+@RARE
+@pytest.mark.parametrize("kind", RARELY)
 def test_a_rare_pause_is_followed_to_its_line(tmp_path: Path, kind: str) -> None:
     trial, told = watch(tmp_path, kind)
     [found] = [finding for finding in trial["findings"] if finding["kind"] in ("rare_waits", "bursts")]
@@ -170,24 +167,14 @@ def test_a_rare_pause_is_followed_to_its_line(tmp_path: Path, kind: str) -> None
     assert found["lines"][0]["place"] in told
 
 
-@pytest.mark.parametrize("kind", kinds(["none", "both"]))
+@RARE
+@pytest.mark.parametrize("kind", ["none", "both"])
 def test_no_line_is_accused_where_no_rank_is_late(tmp_path: Path, kind: str) -> None:
     trial, _ = watch(tmp_path, kind)
     [repeat] = trial["repeats"]
     assert [
         found for found in (*trial["findings"], *repeat["findings"]) if found.get("lines") and "rank" in found
     ] == []
-
-
-def test_without_lines_nothing_is_sampled(tmp_path: Path) -> None:
-    command = [*TORCHRUN, str(PROGRAMS / "late.py"), "collate", "60"]
-    done = watched(tmp_path, "--no-lines", "--", *command, OMP_NUM_THREADS="1")
-    assert done.returncode == 0, done.stderr
-    assert "late.py:" not in " ".join(done.stderr.split()).partition("Rank 1 holds everyone up")[2]
-    [repeat] = only_trial(tmp_path)["repeats"]
-    assert repeat["places"] == []
-    told = journal(tmp_path)
-    assert not [message for message in told if message["type"] == "Line" or message.get("lines")]
 
 
 PRESET = """

@@ -115,12 +115,7 @@ CASES = {
     ),
     "checkpoint barrier": lone_collective("barrier", 0),
     "lone all_reduce": lone_collective("all_reduce", 1),
-    "lone reduce": lone_collective("reduce", 1),
-    "lone broadcast": lone_collective("broadcast", 1),
-    "lone all_gather": lone_collective("all_gather", 0),
-    "lone barrier of three": lone_collective("barrier", 2, world=3),
     "lone broadcast of three": lone_collective("broadcast", 2, world=3),
-    "lone reduce of three": lone_collective("reduce", 2, world=3),
     "DDP built twice": Case(
         [*TORCHRUN, "twice.py"],
         **apart(
@@ -129,15 +124,6 @@ CASES = {
             lone=1,
             step=9,
             place="<parts:ddp>",
-        ),
-    ),
-    "NaN skipped": Case(
-        [*TORCHRUN, "skips_nan.py"],
-        **apart(
-            "rank 1 [^;]*barrier[^;]*<skips_nan:barrier>",
-            r"rank 0 [^;]*all_reduce[^;]*step {19}",
-            lone=1,
-            place="<skips_nan:barrier>",
         ),
     ),
     # A rank that keeps the others waiting.
@@ -175,7 +161,6 @@ CASES = {
         place=("<shapes:ddp>",),
         error=r"params\[0\]",
         remedy="same|every rank|all ranks",
-        speaks=1,
     ),
     "killed with growing memory": Case(
         [*TORCHRUN, "leak.py"],
@@ -184,7 +169,6 @@ CASES = {
         step=20,
         remedy="memory",
     ),
-    "os._exit": Case([*TORCHRUN, "ends.py", "exits"], ("^rank 1 ", "exit code 3", "step {9}"), rank=(1,), step=9),
     "segmentation fault": Case(
         [*TORCHRUN, "ends.py", "crashes"], ("^rank 1 was killed by SIGSEGV after step {9}",), rank=(1,), step=9
     ),
@@ -199,15 +183,6 @@ CASES = {
         place=("<deeper:deep>",),
         error="^KeyError: 'loss'",
         speaks=1,
-    ),
-    "deep exception of three": Case(
-        [*OF_THREE, "ends.py", "evaluates"],
-        ("^rank 2 failed after step {9}, at <deeper:deep>: KeyError: 'loss'",),
-        rank=(2,),
-        step=9,
-        place=("<deeper:deep>",),
-        error="^KeyError: 'loss'",
-        speaks=2,
     ),
     "after the group": Case(
         [*TORCHRUN, "ends.py", "leaves"],
@@ -251,15 +226,7 @@ CASES = {
         error="^KeyError: 'val/f1'",
     ),
     "mp.spawn": Case(
-        [*PYTHON, "processes.py", "spawn", "{port}"],
-        ("^rank 1 failed after step {9}, at <processes:train>: ZeroDivisionError: no samples of class 3",),
-        rank=(1,),
-        step=9,
-        place=("<processes:train>",),
-        error="^ZeroDivisionError",
-    ),
-    "mp.Process": Case(
-        [*PYTHON, "processes.py", "process", "{port}"],
+        [*PYTHON, "processes.py", "{port}"],
         ("^rank 1 failed after step {9}, at <processes:train>: ZeroDivisionError: no samples of class 3",),
         rank=(1,),
         step=9,
@@ -272,14 +239,6 @@ CASES = {
         ("port:? {taken}", "in use"),
         error="EADDRINUSE",
         remedy="--standalone|--master[_-]port",
-    ),
-    "port in use, own launcher": Case(
-        [*PYTHON, "launches.py", "127.0.0.1", "{taken}", "2", "2"],
-        ("port:? {taken}", "in use"),
-        rank=(0,),
-        place=("<parts:group>",),
-        error="EADDRINUSE",
-        remedy="(?i)port",
     ),
     "--local-rank": Case(
         [*OLD_LAUNCHER, "local_rank.py"],
@@ -318,12 +277,7 @@ CASES = {
         remedy="WORLD_SIZE|world_size|nproc",
     ),
 }
-OFTEN = ("uneven iterable", "other shapes", "killed with growing memory", "own launcher", "port in use", "--local-rank")
-# Those of the issue; the others are variants of them. These are also run where other programs want the cores.
-NAMED = (
-    *OFTEN,
-    *("early stop", "metric", "new_group", "slow save", "unused by a branch", "loader's worker killed"),
-)
+OFTEN = ("uneven iterable", "other shapes", "port in use", "--local-rank")
 
 
 def line_of(place: str) -> str:
@@ -407,25 +361,25 @@ def missing(patterns: tuple[str, ...], text: str, ports: Ports) -> list[str]:
     ("name", "busy"),
     [
         *(pytest.param(name, 0, marks=[] if name in OFTEN else RARE, id=name) for name in CASES),
-        *(pytest.param(name, 2, marks=RARE, id=f"{name}, busy") for name in NAMED),
+        *(pytest.param(name, 2, marks=RARE, id=f"{name}, busy") for name in OFTEN),  # where others want the cores
     ],
 )
 def test_the_first_cause_is_named_first(tmp_path: Path, ports: Ports, name: str, busy: int) -> None:
     case = CASES[name]
+    command = [word.format_map(ports) for word in case.command]
     with busy_processes(BESIDE or busy):
-        bare, done = (
-            ran(tmp_path / way, [word.format_map(ports) for word in case.command], watch=way == "watched")
-            for way in ("bare", "watched")
-        )
+        done = ran(tmp_path / "watched", command, watch=True)
+        bare = None if case.speaks is None else ran(tmp_path / "bare", command, watch=False)
     failure = failure_in(tmp_path / "watched" / "runs")
     assert failure is not None
     summary = failure["summary"]
     own, live, report = parts_of(done.stderr, summary)
-    assert (bare.returncode, done.returncode) == (1, 1)
-    assert masked(done.stdout, tmp_path / "watched") == masked(bare.stdout, tmp_path / "bare")
-    if case.speaks is not None:
+    assert done.returncode == 1
+    if bare is not None:
+        assert bare.returncode == 1
+        assert masked(done.stdout, tmp_path / "watched") == masked(bare.stdout, tmp_path / "bare")
         spoken = [
-            masked("\n".join(words_of(case.speaks, text)), tmp_path / way)
+            masked("\n".join(words_of(case.speaks or 0, text)), tmp_path / way)
             for way, text in (("bare", bare.stderr), ("watched", own))
         ]
         assert spoken[0] == spoken[1] != ""
@@ -448,14 +402,12 @@ def starts_with(report: str, summary: str) -> bool:
 
 
 @RARE
-@pytest.mark.parametrize("busy", [0, 2])
-def test_a_restart_is_told_with_its_cause_and_the_training_ends_well(tmp_path: Path, busy: int) -> None:
-    with busy_processes(BESIDE or busy):
-        command = [*RESTARTING, "restart.py", "checkpoint.pt"]
-        bare, done = (ran(tmp_path / way, command, watch=way == "watched") for way in ("bare", "watched"))
+def test_a_restart_is_told_with_its_cause_and_the_training_ends_well(tmp_path: Path) -> None:
+    with busy_processes(BESIDE):
+        done = ran(tmp_path / "watched", [*RESTARTING, "restart.py", "checkpoint.pt"], watch=True)
     _, _, report = parts_of(done.stderr)
-    assert (bare.returncode, done.returncode) == (0, 0), bare.stderr
-    assert sorted(done.stdout.splitlines()) == sorted(bare.stdout.splitlines())
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == [f"rank {rank} attempt 1 ends well" for rank in (0, 1)]
     assert failure_in(tmp_path / "watched" / "runs") is None
     patterns = "(?i)restart", f"rank 1 [^.;]*step {{9}}[^;]*{line_of('restart:ray')}: ValueError: cosmic ray"
     assert missing(patterns, report, Ports()) == []
@@ -466,7 +418,6 @@ def test_a_restart_is_told_with_its_cause_and_the_training_ends_well(tmp_path: P
 
 
 @RARE
-@pytest.mark.parametrize("busy", [0, 2])
 @pytest.mark.parametrize(
     ("words", "hangs"),
     [
@@ -483,12 +434,12 @@ def test_a_restart_is_told_with_its_cause_and_the_training_ends_well(tmp_path: P
     ids=["forward", "checkpoint", "Join"],
 )
 def test_of_a_training_that_ends_well_a_long_wait_alone_is_told(
-    tmp_path: Path, words: list[str], hangs: tuple[str, ...], busy: int
+    tmp_path: Path, words: list[str], hangs: tuple[str, ...]
 ) -> None:
-    with busy_processes(BESIDE or busy):
-        bare, done = (ran(tmp_path / way, [*TORCHRUN, *words], watch=way == "watched") for way in ("bare", "watched"))
+    with busy_processes(BESIDE):
+        done = ran(tmp_path / "watched", [*TORCHRUN, *words], watch=True)
     _, live, _ = parts_of(done.stderr)
-    assert (bare.returncode, done.returncode, done.stdout) == (0, 0, bare.stdout)
+    assert (done.returncode, done.stdout) == (0, "")
     assert failure_in(tmp_path / "watched" / "runs") is None
     assert len(live) == (1 if hangs else 0)
     assert missing(hangs, " ".join(live), Ports()) == []

@@ -35,6 +35,7 @@ def check(tmp_path: Path, plain: list[dict[str, str]], **variables: Any) -> None
     assert "all_reduce" in {each[0] for each in last["collectives"]}  # the tap has not failed
 
 
+@pytest.mark.rare  # test_watch.py: what is learned is the same
 def test_every_collective_comes_to_the_same(tmp_path: Path, plain: list[dict[str, str]]) -> None:
     check(tmp_path, plain)
 

@@ -9,10 +9,9 @@ import pytest
 from tests.support.runner import environment
 from tests.support.watching import only_trial, script, watched
 
-RARE = pytest.mark.rare
 
-
-@pytest.mark.parametrize("cells", [("copies",), pytest.param(("compiled", "made"), marks=RARE)])
+@pytest.mark.rare  # test_watch.py: a model that is saved whole
+@pytest.mark.parametrize("cells", [("copies",), ("compiled", "made")])
 def test_what_is_made_of_a_model_is_as_without_us(tmp_path: Path, cells: tuple[str, ...]) -> None:
     command = [sys.executable, *script("carried")]
     folders = [tmp_path / "plain", tmp_path / "watched"]

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.watching import only_trial, script, watched
 
 JOINS = """
@@ -33,6 +35,7 @@ print(train(50), threading.active_count(), seen_in == {other.ident})
 """
 
 
+@pytest.mark.rare
 def test_a_trainings_own_modes_and_classes_of_tensors(tmp_path: Path) -> None:
     command = [sys.executable, *script("modes")]
     alone = subprocess.run(command, capture_output=True, text=True)

@@ -86,9 +86,9 @@ RARE = pytest.mark.rare
 @pytest.mark.parametrize(
     ("lack", "words"),
     [
-        ("closed descriptors", ()),
+        pytest.param("closed descriptors", (), marks=RARE),
         ("a relay, and SIGPIPE has its default", ("kill",)),
-        *(pytest.param("descriptors", (str(left),), marks=RARE) for left in range(5)),
+        *(pytest.param("descriptors", (str(left),), marks=RARE) for left in (0, 1, 4)),
         pytest.param("address space", (), marks=RARE),
     ],
 )

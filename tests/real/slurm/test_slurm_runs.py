@@ -18,6 +18,7 @@ from tests.support.running import LONG, WALK
 from tests.support.slurm_cluster import Cluster
 
 GONE_WITHIN_S = 30
+FORKED = 'start_method = "fork"'  # torch is imported once a node
 ON_TWO_NODES = ("--engine", "slurm", "--nodes", "2")
 
 
@@ -37,8 +38,8 @@ def journal(runs: Path) -> list[dict[str, Any]]:
 
 
 def test_the_launches_of_a_run_are_on_the_nodes_of_one_job(cluster: Cluster, tmp_path: Path) -> None:
-    two = preset(tmp_path, 'launch = "launch"\nworld_size = 3').read_text()
-    two += f'[[trial]]\nname = "two"\nstrategy = "all_reduce"\nlaunch = "spawn"\ninit_method = "file"\n{QUICK}'
+    two = preset(tmp_path, f'launch = "spawn"\nworld_size = 3\n{FORKED}').read_text()
+    two += f'[[trial]]\nname = "two"\nstrategy = "all_reduce"\n{FORKED}\ninit_method = "file"\n{QUICK}'
     results = results_of(tmp_path / "runs", write_preset(tmp_path, two), *ON_TWO_NODES)
     for trial in results["trials"]:
         [figures] = trial["repeats"]
@@ -61,7 +62,9 @@ def test_the_launches_of_a_run_are_on_the_nodes_of_one_job(cluster: Cluster, tmp
 @pytest.mark.rare
 def test_a_rank_that_fails_is_named(cluster: Cluster, tmp_path: Path) -> None:
     fault = '[[trial.fault]]\nkind = "raise"\nrank = 1\nstep = 3\n'
-    results, code = run_json(tmp_path / "runs", preset(tmp_path, "world_size = 2", QUICK + fault), *ON_TWO_NODES)
+    results, code = run_json(
+        tmp_path / "runs", preset(tmp_path, 'launch = "launch"\nworld_size = 2', QUICK + fault), *ON_TWO_NODES
+    )
     assert code == 1
     [raised] = results["trials"]
     assert raised["error"].startswith("rank 1 ")
@@ -83,7 +86,7 @@ class Running:
 
     def __init__(self, folder: Path, more: str) -> None:
         self.runs = folder / "runs"
-        long = preset(folder, 'launch = "spawn"\nworld_size = 2', LONG + WALK + more)
+        long = preset(folder, f'launch = "spawn"\nworld_size = 2\n{FORKED}', LONG + WALK + more)
         self.console = start(self.runs, "--preset", str(long), "--json", *ON_TWO_NODES)
         self._wait_until_it_runs()
         self.family = family(self.console.pid)

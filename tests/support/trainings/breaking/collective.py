@@ -7,13 +7,11 @@ import torch.distributed as dist
 from parts import STEPS, batch, ddp, join
 
 kind, lone = sys.argv[1], int(sys.argv[2])
-rank, world = join(6)
+rank, _ = join(6)
 model, optimizer = ddp()
 value = torch.zeros(3)
 arguments = {
-    "reduce": (value, lone),
     "broadcast": (value, 1 if lone == 0 else 0),
-    "all_gather": ([torch.zeros(3) for _ in range(world)], value),
     "all_reduce": (value,),
 }
 for step in range(STEPS):
