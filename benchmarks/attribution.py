@@ -21,7 +21,7 @@ from ddptui.analysis.launch_log import steps_within
 from ddptui.analysis.waits import AlignedStep, AlignedSteps, align_steps
 from ddptui.config.trial import Bottleneck
 from ddptui.findings.verdict import analyze_aligned
-from ddptui.text.units import MS, MS_PER_S
+from ddptui.text.words import MS, MS_PER_S
 
 
 class Window(NamedTuple):

@@ -26,7 +26,7 @@ from ddptui.run.session import Session
 from ddptui.store.outcomes import results_of
 from ddptui.store.presets import load
 from ddptui.store.runs import Run
-from ddptui.text.units import S
+from ddptui.text.words import S
 from ddptui.tui.app import Console
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen

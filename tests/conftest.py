@@ -12,7 +12,7 @@ from hypothesis import settings
 
 from ddptui.engines.local.warm import WarmParent
 from ddptui.host.terminal import is_dumb
-from ddptui.text import language
+from ddptui.text import words
 from tests.support.descendants import descendants
 
 GRACE_S = 10  # for processes that are on their way out
@@ -72,9 +72,9 @@ def signals_given_back() -> Iterator[None]:
 @pytest.fixture
 def in_chinese() -> Iterator[None]:
     """Titles, questions and findings are in Chinese; a command of the test may choose that as well."""
-    language.choose("zh")
+    words.choose_language("zh")
     yield
-    language.choose("en")
+    words.choose_language("en")
 
 
 _shared: set[int] = set()
@@ -104,8 +104,8 @@ def leaves_nothing_behind() -> Iterator[None]:
     environment = dict(os.environ)
     threads = set(threading.enumerate())
     yield
-    left = language.chosen()
-    language.choose("en")  # else each later test would fail, too
+    left = words.chosen()
+    words.choose_language("en")  # else each later test would fail, too
     assert left == "en", f"the language stayed {left}"
     changed = {key for key in {*environment, *os.environ} if environment.get(key) != os.environ.get(key)}
     changed -= {"PYTEST_CURRENT_TEST"}

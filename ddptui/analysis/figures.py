@@ -11,7 +11,7 @@ from ddptui.analysis.launch_log import LaunchLog
 from ddptui.analysis.results import Injected, Loss, OtherLoad, PhasesMs, RankResult, StepMs, WhatIf
 from ddptui.analysis.waits import AlignedSteps, RankStep
 from ddptui.analysis.what_if import what_if
-from ddptui.text.units import MS, S
+from ddptui.text.words import MS, S
 from ddptui.wire.messages import Done, Step, Trained
 from ddptui.wire.phases import PARTS, PHASES
 from ddptui.wire.records import Load

@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from ddptui.text.units import S
+from ddptui.text.words import S
 from ddptui.wire.messages import Gpu, Heartbeat, Trained
 
 Figure = TypeVar("Figure", int, float)

@@ -14,7 +14,7 @@ from ddptui.analysis.gpu_readings import GpuReading, of_known, part_held_back, w
 from ddptui.analysis.launch_log import LaunchLog
 from ddptui.analysis.primitives.results import NcclUse
 from ddptui.analysis.results import RankResult
-from ddptui.text.units import S
+from ddptui.text.words import S
 from ddptui.wire.messages import Ready, Trained
 
 TERA = 1e12

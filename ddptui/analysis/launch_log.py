@@ -15,7 +15,7 @@ from ddptui.analysis.primitives.collect import PrimitivesLog
 from ddptui.analysis.results import Check
 from ddptui.analysis.thinning import StepsByRank, ThinnedSteps, close_gaps
 from ddptui.analysis.waits import AlignedSteps, align_steps
-from ddptui.text.units import S
+from ddptui.text.words import S
 from ddptui.wire.messages import (
     Done,
     Fingerprint,

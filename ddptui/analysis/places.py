@@ -30,7 +30,7 @@ from ddptui.analysis.policy import (
 )
 from ddptui.analysis.results import PlaceTime
 from ddptui.analysis.waits import AlignedStep, RankStep
-from ddptui.text.units import MS
+from ddptui.text.words import MS
 from ddptui.wire.messages import Line, Place, Sampled, Stack
 from ddptui.wire.phases import PARTS
 

@@ -1,6 +1,6 @@
 """All thresholds of the rules, with reasons. Shares are parts of the time that a window covers, means over ranks."""
 
-from ddptui.text.units import MS
+from ddptui.text.words import MS
 
 # Minimum shares of the time.
 MATTERS = 0.10  # idle time: with less there is little to gain. TraceML warns from a tenth on, too

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from ddptui.analysis.results import ConfidenceInterval, Culprit, RankResult, RepeatResult, WhatIf
-from ddptui.text.units import S
+from ddptui.text.words import S
 from ddptui.wire.messages import Pause, Step, Trained
 from ddptui.wire.retime import shift_times
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 from statistics import fmean
 
 from ddptui.analysis.results import LongStep, TimeParts
-from ddptui.text.units import MS, S
+from ddptui.text.words import MS, S
 from ddptui.wire.messages import Step
 
 LONG = 2  # times the median: from here on a step is long

@@ -13,7 +13,7 @@ from ddptui.analysis.operations import OperationKey
 from ddptui.analysis.policy import SAME_LIMIT
 from ddptui.analysis.results import WhatIf
 from ddptui.analysis.waits import AlignedStep
-from ddptui.text.units import S
+from ddptui.text.words import S
 from ddptui.wire.phases import PHASES
 
 DATA = PHASES.index("data")

@@ -52,11 +52,11 @@ def load_settings() -> "Settings":
     """Returns the user's settings, after choosing their language. Raises Refusal if config.toml is invalid."""
     from ddptui.config.settings import SettingsError
     from ddptui.store.settings import load
-    from ddptui.text import language
+    from ddptui.text import words
 
     with refusing(SettingsError):
         settings = load()
-    language.choose(settings.lang)
+    words.choose_language(settings.lang)
     return settings
 
 

@@ -6,7 +6,7 @@ import sys
 from typing import TextIO
 
 from ddptui.host.terminal import is_dumb
-from ddptui.text.door import at_the_door, brief
+from ddptui.text.sanitize import at_the_door, brief
 
 ERROR = "Error: "  # click's prefix of an error line
 

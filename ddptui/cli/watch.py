@@ -99,7 +99,7 @@ def attach(name: str, **shared: Any) -> None:
     from ddptui.engines.local.foreign import Terms
     from ddptui.engines.local.training import NotRunning, hold, training_of
     from ddptui.store.runs import RunError, find_run, runs_folder
-    from ddptui.text.argv import as_argument
+    from ddptui.text.sanitize import as_argument
 
     with refusing(NotRunning, RunError):
         run = find_run(runs_folder(shared["runs"]), name)

@@ -9,7 +9,7 @@ from ddptui.config.parser import MOST_IN_NAME, NAME_RULE, NOT_IN_NAME, TRIAL_NAM
 from ddptui.config.preset import Preset
 from ddptui.config.trial import TrialError
 from ddptui.config.trial_text import literal
-from ddptui.text.argv import as_text, shell_line
+from ddptui.text.sanitize import as_text, shell_line
 from ddptui.text.words import printable
 
 REPEATS = 3

@@ -8,7 +8,7 @@ from msgspec import Meta
 from ddptui.config.engine import LOCAL, OF_SBATCH, EngineOptions, links_of
 from ddptui.config.launch_modes import COMMAND, LAUNCH_MODES
 from ddptui.config.trial import StartKind, Trial, TrialError, TrialKind
-from ddptui.text.language import localized
+from ddptui.text.words import localized
 
 
 class Reference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

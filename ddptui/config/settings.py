@@ -11,8 +11,7 @@ from msgspec import Meta
 from ddptui.config.columns import check_columns
 from ddptui.config.trial import TrialError
 from ddptui.config.values import convert
-from ddptui.text.language import Language
-from ddptui.text.words import did_you_mean, in_a_row
+from ddptui.text.words import Language, did_you_mean, in_a_row
 
 # Textual's themes, listed here since only the screens may import Textual. A test compares this list with Textual's.
 THEMES = (

@@ -9,7 +9,7 @@ from ddptui.config.own_code import in_short, is_own
 from ddptui.config.toml import read_toml
 from ddptui.config.trial import LINK, TRIAL_FIELDS, Bottleneck, Fault, Trial, TrialError
 from ddptui.config.values import make_trial
-from ddptui.text.units import NOTHING
+from ddptui.text.words import NOTHING
 
 
 def to_arguments(trial: Trial) -> list[str]:

@@ -15,8 +15,7 @@ from ddptui.config.launch_modes import COMMAND, ONE_PROCESS
 from ddptui.config.preset import Reference
 from ddptui.config.toml import quoted
 from ddptui.config.trial import TRIAL_FIELDS, Bottleneck, Fault, Trial, TrialError
-from ddptui.text.units import NOTHING
-from ddptui.text.words import did_you_mean, in_a_row
+from ddptui.text.words import NOTHING, did_you_mean, in_a_row
 
 Made = TypeVar("Made", bound=msgspec.Struct)
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from ddptui.diagnosis.cause import ProcessEnd, thread_failure
 from ddptui.diagnosis.positions import RankProgress, named, verb
 from ddptui.diagnosis.stall import CallCounts
-from ddptui.text.units import S
+from ddptui.text.words import S
 from ddptui.wire.messages import POINT_TO_POINT, Done, Failed, Heartbeat, Hello, RankMessage, Step
 from ddptui.wire.watching import Event
 

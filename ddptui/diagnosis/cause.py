@@ -27,8 +27,7 @@ from ddptui.diagnosis.positions import (
     verb,
     where_in,
 )
-from ddptui.text.units import size
-from ddptui.text.words import ending, printable
+from ddptui.text.words import ending, printable, size
 from ddptui.wire.messages import Stack
 from ddptui.wire.records import Failure
 

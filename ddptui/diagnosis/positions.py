@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ddptui.text.units import size
-from ddptui.text.words import count, listed
+from ddptui.text.words import count, listed, size
 from ddptui.wire.messages import POINT_TO_POINT, SAME_SIZE, Position, Stack
 from ddptui.wire.phases import BETWEEN, PHASES
 

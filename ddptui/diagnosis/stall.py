@@ -15,7 +15,7 @@ import msgspec
 
 from ddptui.config.trial import PATIENCE
 from ddptui.diagnosis.positions import STOPPED, CallCountMismatch, RankProgress, Stall, explain_stall
-from ddptui.text.units import S
+from ddptui.text.words import S
 from ddptui.wire.messages import Done, Failed, Heartbeat, Position, RankMessage, Ready, Shown, Stack, Step, Timed
 
 IN_TIME_S = 2.0  # subtracted from `stall_s`, to allow for the heartbeat interval, the delivery and the next check

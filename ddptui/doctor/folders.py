@@ -16,8 +16,7 @@ from ddptui.engines.hub import Hub
 from ddptui.host import gpus
 from ddptui.host.rank_side import Child, NoAnswer
 from ddptui.store.runs import RUNS_VARIABLE, runs_folder
-from ddptui.text.units import GB
-from ddptui.text.words import first_line
+from ddptui.text.words import GB, first_line
 from ddptui.wire.connection import HUB, TOKEN
 
 ENOUGH_DISK_GB = 1

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from ddptui.doctor.finding import Finding
 from ddptui.host import gpus
 from ddptui.host.gpus import VISIBLE, Build, Driver, Gpu
-from ddptui.text.units import GB
-from ddptui.text.words import OLDER
+from ddptui.text.words import GB, OLDER
 
 BUSY_PERCENT, BUSY_GB = 10, 2  # above what an idle GPU shows: the driver itself uses up to 1 GB
 

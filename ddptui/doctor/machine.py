@@ -20,8 +20,7 @@ from ddptui.engines.checks import CHECKS, files_needed, too_few_files
 from ddptui.engines.slurm.job import refusal
 from ddptui.host.machine import available_cores, cpu_model
 from ddptui.host.network import NetworkError, choose_interface
-from ddptui.text.units import GB
-from ddptui.text.words import first_line
+from ddptui.text.words import GB, first_line
 
 ENOUGH_MEMORY_GB = 2  # for two ranks
 FEW, MANY = 2, 64  # numbers of ranks for which limits are checked

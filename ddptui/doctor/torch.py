@@ -15,8 +15,7 @@ from ddptui.engines.preflight_gpus import GpuInfo, lacking, look_at_gpus
 from ddptui.host.gpus import VISIBLE, surely_none
 from ddptui.host.machine import installed
 from ddptui.host.rank_side import Child, NoAnswer
-from ddptui.text.units import GB
-from ddptui.text.words import AGAIN, OLDER, count
+from ddptui.text.words import AGAIN, GB, OLDER, count
 
 INTERFACE = "GLOO_SOCKET_IFNAME"
 OF_TORCH = {  # part of torch's error when it sees no GPU, and the remedy

@@ -12,7 +12,7 @@ from ddptui.analysis.results import Change, Culprit
 from ddptui.analysis.thinning import scaled_culprit
 from ddptui.analysis.waits import AlignedSteps
 from ddptui.findings.verdict import analyze_aligned
-from ddptui.text.units import S
+from ddptui.text.words import S
 
 
 class Stretch(NamedTuple):

@@ -20,8 +20,7 @@ from ddptui.analysis.policy import (
     UNEVEN_SIZES,
 )
 from ddptui.analysis.results import Light
-from ddptui.text.units import S
-from ddptui.text.words import listed
+from ddptui.text.words import S, listed
 from ddptui.wire.messages import POINT_TO_POINT, Batch
 
 IN_SYNC, AVERAGE, BUFFERS, SAMPLES, ORDER = "in sync", "average", "buffers", "samples", "order"

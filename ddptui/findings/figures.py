@@ -4,8 +4,7 @@ from collections.abc import Callable, Mapping
 
 from ddptui.analysis.finding import Finding
 from ddptui.analysis.policy import NAMED_PART
-from ddptui.text.units import MS, S, seconds, size
-from ddptui.text.words import count
+from ddptui.text.words import MS, S, count, seconds, size
 from ddptui.wire.phases import PARTS
 
 

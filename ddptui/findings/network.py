@@ -13,7 +13,7 @@ from ddptui.analysis.operations import operation_keys
 from ddptui.analysis.own_work import Piece, phase_spans
 from ddptui.analysis.policy import FEWEST_STEPS, MATTERS, MOST_OF_TRANSFER, MUCH, SMALL_BYTES, SMALL_CALLS
 from ddptui.analysis.window import Window
-from ddptui.text.units import MS
+from ddptui.text.words import MS
 from ddptui.wire.messages import GATHER_OUTPUTS
 from ddptui.wire.phases import BETWEEN as BETWEEN_STEPS
 from ddptui.wire.phases import PARTS

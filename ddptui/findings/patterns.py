@@ -41,7 +41,7 @@ from ddptui.analysis.policy import (
     WAITED_FOR,
 )
 from ddptui.analysis.window import Array, Window
-from ddptui.text.units import MS, S
+from ddptui.text.words import MS, S
 from ddptui.wire.phases import BETWEEN, PARTS, PHASES
 
 FORWARD, BACKWARD = PHASES.index("forward"), PHASES.index("backward")

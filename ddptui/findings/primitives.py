@@ -21,7 +21,7 @@ from ddptui.analysis.primitives.cells import (
 from ddptui.analysis.primitives.results import Cell, PrimitivesResult
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.preset import Preset
-from ddptui.text import units
+from ddptui.text import words
 
 NO_MESSAGES = ("barrier", "local_sum")  # send no bytes
 
@@ -109,7 +109,7 @@ def between_runs(results: Results, preset: Preset) -> Iterator[Finding]:
     numbers |= {"faster_cells": float(sum(ratio < 1 for ratio in real))}
     numbers |= {"repeats": float(min(told.repeats for told in steady.values()))}
     trial, ranks, key, bytes = most
-    place = f"{key}, {units.size(bytes)}" if bytes else str(key)
+    place = f"{key}, {words.size(bytes)}" if bytes else str(key)
     yield Finding(kind=Kind.CELLS, trials=(trial,), place=f"{place}, {ranks} ranks", numbers=numbers)
     yield from (finding for finding in of_primitives(results, preset) if finding.severity != "note")
 

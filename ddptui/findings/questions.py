@@ -26,7 +26,7 @@ from ddptui.config.preset import Preset
 from ddptui.config.trial import TRIAL_FIELDS, Trial
 from ddptui.findings import primitives
 from ddptui.findings.grades import effect_of, grades, has_own_strategy, too_noisy
-from ddptui.text.units import MS, S
+from ddptui.text.words import MS, S
 
 RUN_A = "run A"
 SINGLE = "one repeat shows no difference between runs; increase `--repeats`"

@@ -33,7 +33,7 @@ from ddptui.analysis.train_time import time_parts
 from ddptui.analysis.waits import AlignedSteps
 from ddptui.findings.checks import Checked
 from ddptui.findings.trial import scaled
-from ddptui.text.units import S
+from ddptui.text.words import S
 from ddptui.wire.records import Failure, Launched, Message
 
 

@@ -25,7 +25,7 @@ from ddptui.analysis.window import Window
 from ddptui.findings.network import idle_time, nothing, small_calls
 from ddptui.findings.patterns import CALMER, every_so_many, pauses, trends, uneven_work
 from ddptui.findings.trial import most_costly_first
-from ddptui.text.units import MS, S
+from ddptui.text.words import MS, S
 from ddptui.wire.phases import PARTS, PHASES
 
 DATA = PHASES.index("data")

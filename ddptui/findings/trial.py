@@ -21,8 +21,7 @@ from ddptui.analysis.finding import (
 )
 from ddptui.analysis.policy import FEWEST_STEPS, MATTERS, SLEPT_ALIKE
 from ddptui.analysis.results import Culprit, RepeatResult, Summary
-from ddptui.text.units import MS, S
-from ddptui.text.words import count, listed
+from ddptui.text.words import MS, S, count, listed
 
 SUMS = ("waited_s", "saved_s", "times", "longer_s")  # name endings of numbers that grow with the number of steps
 # Findings that explain where time went besides steps of median length.

@@ -26,8 +26,7 @@ from ddptui.analysis.results import ConfidenceInterval, Culprit
 from ddptui.analysis.waits import AlignedStep, AlignedSteps, align_steps
 from ddptui.analysis.window import Window
 from ddptui.findings.time import all_findings
-from ddptui.text.units import MS, S
-from ddptui.text.words import count
+from ddptui.text.words import MS, S, count
 from ddptui.wire.messages import GATHER_OUTPUTS, Step
 from ddptui.wire.phases import PARTS
 

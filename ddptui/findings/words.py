@@ -14,9 +14,7 @@ from ddptui.analysis.policy import BUSY_WORKERS, IDLE_WORKERS, MUCH, OFTEN_ON_DI
 from ddptui.analysis.results import Culprit
 from ddptui.findings import words_zh
 from ddptui.findings.figures import figures, named_parts
-from ddptui.text.language import is_chinese, localized
-from ddptui.text.units import MS, S, seconds, time_range
-from ddptui.text.words import ended, in_a_row, listed, sentence
+from ddptui.text.words import MS, S, ended, in_a_row, is_chinese, listed, localized, seconds, sentence, time_range
 from ddptui.wire.phases import BETWEEN
 
 Template = str | Callable[[Finding], str]

@@ -14,8 +14,7 @@ from typing import Any
 from ddptui import __version__
 from ddptui.host import gpus
 from ddptui.host.gpus import VISIBLE, Driver
-from ddptui.text.units import GB
-from ddptui.text.words import count
+from ddptui.text.words import GB, count
 
 PACKAGES = ("torch", "torchvision", "numpy", "pyzmq", "msgspec", "psutil")
 NCCL_PACKAGES = ("nvidia-nccl-cu13", "nvidia-nccl-cu12", "nvidia-nccl-cu11")  # torch's wheels require one of them

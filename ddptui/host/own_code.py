@@ -16,8 +16,7 @@ from ddptui.config.own_code import FIELDS, SUFFIX, OwnCode, is_own, own_codes, p
 from ddptui.config.trial import Trial
 from ddptui.host.files import read_plain
 from ddptui.host.folders import module_folders
-from ddptui.text.units import MB
-from ddptui.text.words import did_you_mean, listed
+from ddptui.text.words import MB, did_you_mean, listed
 
 
 def located(trial: Trial, beside: Path) -> Trial:

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from ddptui.host.files import read_plain
 from ddptui.host.folders import lab_root
-from ddptui.text.door import at_the_door
 from ddptui.text.drawing import shorten
-from ddptui.text.units import MB, S
+from ddptui.text.sanitize import at_the_door
+from ddptui.text.words import MB, S
 
 SUFFIX = ".py"  # a recorded run must not show lines of other files, such as keys
 LONGEST = 200  # characters

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ddptui.analysis.clock_error import exceeds_waits, wait_uncertainty
 from ddptui.analysis.operations import OperationKey
 from ddptui.analysis.waits import AlignedStep, WaitAttribution
-from ddptui.text.units import MS
+from ddptui.text.words import MS
 
 KINDS = ("work", "delay", "wait", "transfer", "rest")  # the parts of a step, in order of time
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from ddptui.live.state import MOST_POINTS, Curve, Point, across, mean_of
-from ddptui.text.units import MS, S
+from ddptui.text.words import MS, S
 from ddptui.wire.messages import Step
 
 MOST_BUCKETS = 128  # a bucket of steps is one point of the chart

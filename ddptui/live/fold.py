@@ -6,7 +6,7 @@ from ddptui.analysis.check_log import CheckLog, processes_of
 from ddptui.analysis.launch_log import MOST_LINES
 from ddptui.analysis.loaders import Loaders
 from ddptui.live.state import Live, RankState, StepEnd
-from ddptui.text.units import size
+from ddptui.text.words import size
 from ddptui.wire.messages import (
     Done,
     Failed,

@@ -14,8 +14,7 @@ from ddptui.live.fold import RATE_OVER
 from ddptui.live.monitor import RunMonitor
 from ddptui.live.rank_states import STALLED, silent_s, wait_ms
 from ddptui.live.state import Live
-from ddptui.text.units import MS_PER_S, S, seconds
-from ddptui.text.words import count, in_a_row, listed
+from ddptui.text.words import MS_PER_S, S, count, in_a_row, listed, seconds
 from ddptui.wire.records import Refused
 
 DISTURBED = "⚠ disturbed"

@@ -12,7 +12,7 @@ from ddptui.config.primitives import OPERATIONS, REDUCE_OPS, message_sizes, oper
 from ddptui.config.trial import Trial
 from ddptui.findings.repeat import NO_OUTCOMES, Outcomes
 from ddptui.live.state import Live
-from ddptui.text.units import size
+from ddptui.text.words import size
 from ddptui.wire.messages import Hello, Shown, Timed
 from ddptui.wire.records import Launched, Message
 

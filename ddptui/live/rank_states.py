@@ -5,7 +5,7 @@ from statistics import median
 
 from ddptui.analysis.waits import AlignedStep
 from ddptui.live.state import Live, RankState, recent
-from ddptui.text.units import MS, S
+from ddptui.text.words import MS, S
 from ddptui.wire.phases import PHASES
 
 SILENT_S = 3.0  # a rank is silent after this time without a message; heartbeats come once a second

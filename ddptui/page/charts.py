@@ -9,9 +9,8 @@ from itertools import groupby
 from typing import NamedTuple
 
 from ddptui.report.bars import Bar, laid_out, legend
-from ddptui.text.braille import Frame, Point, frame, is_finite
-from ddptui.text.drawing import shorten
-from ddptui.text.units import seconds
+from ddptui.text.drawing import Frame, Point, frame, is_finite, shorten
+from ddptui.text.words import seconds
 
 UNITS_X, UNITS_Y = 1500, 1000  # a path's own units; it is stretched to the chart's width and to its strip's height
 FROM_THE_END = 95  # percent: labels of ticks beyond this are right-aligned

@@ -22,7 +22,7 @@ from ddptui.report.ranks import RANK_COLUMNS
 from ddptui.report.rows import ROUGH, is_marked, rows_of, what_became
 from ddptui.store.presets import as_toml
 from ddptui.store.runs import Run
-from ddptui.text.argv import shell_line
+from ddptui.text.sanitize import shell_line
 from ddptui.text.tables import Filled, Table, fill, telling
 from ddptui.text.words import count
 

@@ -35,8 +35,7 @@ from ddptui.report.rows import loss_of
 from ddptui.run.curves import curves_of
 from ddptui.store.runs import Run
 from ddptui.text.drawing import linear_ticks, log_ticks
-from ddptui.text.units import MS, MS_PER_S, NOTHING, seconds, size
-from ddptui.text.words import count
+from ddptui.text.words import MS, MS_PER_S, NOTHING, count, seconds, size
 from ddptui.wire.phases import PHASES
 
 LAYERS = (*PHASES, "transfer", "wait", "delay")  # of a timeline, in drawing order

@@ -10,11 +10,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markdown_it import MarkdownIt
 from markupsafe import Markup, escape
 
-from ddptui.text.cells import paragraph
-from ddptui.text.door import at_the_door
-from ddptui.text.drawing import shorten
-from ddptui.text.language import chosen
+from ddptui.text.drawing import paragraph, shorten
+from ddptui.text.sanitize import at_the_door
 from ddptui.text.tables import order
+from ddptui.text.words import chosen
 
 MOST_LINES = 3  # of a text in a picture
 TEMPLATES = Path(__file__).parent / "templates"

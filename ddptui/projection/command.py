@@ -16,8 +16,7 @@ from ddptui.projection.model import Costs
 from ddptui.run import output
 from ddptui.store.overview import UNDER_WAY
 from ddptui.store.runs import Run, RunError, find_run
-from ddptui.text.units import US_IN_S
-from ddptui.text.words import count, did_you_mean
+from ddptui.text.words import US_IN_S, count, did_you_mean
 
 GIGABIT = 1e9 / 8  # bytes
 MOST_RANKS = 2**20  # more than any cluster has: a larger number is a typing error

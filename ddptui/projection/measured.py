@@ -25,7 +25,7 @@ from ddptui.config.trial import Trial
 from ddptui.projection import ProjectionError
 from ddptui.projection.model import Costs, MeasuredCall, MeasuredTrial, Work, fit_costs
 from ddptui.store.runs import Run, RunError
-from ddptui.text.units import MB, MS, US_IN_S, S
+from ddptui.text.words import MB, MS, US_IN_S, S
 from ddptui.wire.messages import POINT_TO_POINT, Collective, Trained
 from ddptui.wire.phases import PHASES
 

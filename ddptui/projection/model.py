@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from ddptui.config.strategies import STRATEGIES
 from ddptui.projection import Point, ProjectionError
-from ddptui.text.units import MS_PER_S
+from ddptui.text.words import MS_PER_S
 
 AT_A_TIME = 2  # threads of a process group in torch's gloo: asynchronous calls overlap in pairs
 DRAWS, SEED = 4000, 0  # number of drawn steps; fixed seed, so that the same run always gives the same result

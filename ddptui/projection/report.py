@@ -5,10 +5,9 @@ from collections.abc import Callable, Sequence
 from ddptui.projection import Point, Projection
 from ddptui.projection.model import Costs, MeasuredTrial
 from ddptui.report.exports import json_text
-from ddptui.text.cells import paragraph
+from ddptui.text.drawing import paragraph
 from ddptui.text.tables import Column, Filled, Table, as_markdown, as_text, fill, total
-from ddptui.text.units import MS_PER_S, NOTHING, digits, duration
-from ddptui.text.words import count, listed, sentence
+from ddptui.text.words import MS_PER_S, NOTHING, count, digits, duration, listed, sentence
 
 FAR_OFF = 0.5  # predictions from a fit with a larger relative error are not reliable
 MOST_IN_FULL = 2  # up to this many strategies are shown in full

@@ -7,7 +7,7 @@ from ddptui.analysis.breakdown import Breakdown, breakdown
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.findings.words import PART_NAMES, part_name
 from ddptui.report.rows import from_baseline, mark_of, off_by, what_became
-from ddptui.text.units import MS_PER_S
+from ddptui.text.words import MS_PER_S
 
 COLORS = {"culprit_wait": "wait", "other_wait": "wait", "hidden": "unknown", "unexplained": "unknown"}  # else its name
 # The names of the kinds of parts, in the order of a legend.

@@ -11,9 +11,8 @@ from ddptui.config.preset import Preset
 from ddptui.report.notes import answer
 from ddptui.report.primitives.plot import draw
 from ddptui.text import tables
-from ddptui.text.cells import cell_len, cut, paragraph
-from ddptui.text.door import style
-from ddptui.text.drawing import Line, Span, width_of
+from ddptui.text.drawing import Line, Span, cell_len, cut, paragraph, width_of
+from ddptui.text.sanitize import style
 from ddptui.text.tables import BOLD, DIM, RED, Table, styled
 from ddptui.text.words import in_a_row
 

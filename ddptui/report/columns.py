@@ -33,7 +33,7 @@ from ddptui.report.rows import (
     status_of,
 )
 from ddptui.text.tables import Column, Filled, cell_at, fill, value_at
-from ddptui.text.units import NOTHING, digits, duration
+from ddptui.text.words import NOTHING, digits, duration
 
 IN_BACKWARD, IN_SOME_STEPS = "²", "³"
 RIGHT = "right"

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 import msgspec
 
-from ddptui.text.door import ascii_json
+from ddptui.text.sanitize import ascii_json
 from ddptui.text.tables import value_at
 
 Item = TypeVar("Item")

@@ -10,7 +10,7 @@ from ddptui.analysis.results import Results
 from ddptui.analysis.wait_matrix import WaitMatrix, wait_matrix
 from ddptui.report.rows import median_figure
 from ddptui.text.drawing import Line, shorten
-from ddptui.text.units import MS_PER_S, NOTHING, percent, seconds
+from ddptui.text.words import MS_PER_S, NOTHING, percent, seconds
 
 SHADES = " ░▒▓█"
 ITSELF = "·"

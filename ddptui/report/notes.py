@@ -36,8 +36,7 @@ from ddptui.report.rows import (
     what_became,
     who,
 )
-from ddptui.text.units import MS, S, seconds
-from ddptui.text.words import count, in_a_row
+from ddptui.text.words import MS, S, count, in_a_row, seconds
 
 # How to read the table; what came of a trial; why figures may deceive; what others have measured; what else differs
 # between two runs.

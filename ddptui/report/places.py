@@ -6,7 +6,7 @@ from statistics import median
 from ddptui.analysis.results import PlaceTime, Results, TrialResult
 from ddptui.text.drawing import shorten
 from ddptui.text.tables import GAP, Column, Filled, Table, fill, fit, telling, total
-from ddptui.text.units import NOTHING
+from ddptui.text.words import NOTHING
 
 MOST_RANKS = 4  # with a column each; of more ranks, one, and the median of the others
 MOST_IN_TEXT, MOST_ROWS = 5, 20

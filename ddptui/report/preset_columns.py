@@ -11,10 +11,9 @@ from ddptui.config.own_code import in_short
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
 from ddptui.config.trial_text import describe_average, describe_bottleneck, describe_fault
-from ddptui.text.argv import shell_line
+from ddptui.text.sanitize import shell_line
 from ddptui.text.tables import Column, Filled, fill, telling
-from ddptui.text.units import NOTHING, size
-from ddptui.text.words import count
+from ddptui.text.words import NOTHING, count, size
 
 NAMES = {"load_before": "load average before the run"}  # of environment entries
 # How the numbers of environment entries are shown, by the end of the entry's name, which is left out.

@@ -10,8 +10,7 @@ from ddptui.config.preset import Preset
 from ddptui.config.strategies import facts_of
 from ddptui.report.rows import grouped
 from ddptui.text.tables import Column, Filled, Table, cell_at, fill, telling
-from ddptui.text.units import NOTHING, digits, part_of, percent, seconds, size, size_unit
-from ddptui.text.words import count
+from ddptui.text.words import NOTHING, count, digits, part_of, percent, seconds, size, size_unit
 from ddptui.wire.phases import BETWEEN, PARTS
 
 SLOWED = "▼"  # beside the clock of a GPU that was held back by heat or power

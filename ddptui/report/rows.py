@@ -12,7 +12,7 @@ from ddptui.analysis.results import RepeatResult, Results, TrialResult
 from ddptui.analysis.time_source import HOST_TIME
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
-from ddptui.text.units import NOTHING, digits
+from ddptui.text.words import NOTHING, digits
 
 Figure = Callable[[RepeatResult], float | None]
 Key = TypeVar("Key")

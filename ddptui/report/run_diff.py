@@ -13,7 +13,7 @@ from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.trial import Bottleneck
 from ddptui.config.trial_text import describe_bottleneck
 from ddptui.report.rows import grouped, who
-from ddptui.text.units import NOTHING
+from ddptui.text.words import NOTHING
 
 Both = Sequence[tuple[TrialResult, TrialResult]]  # the trials that are compared, A's first
 # Cautions that tell of slower figures; the others tell of figures that deceive.

@@ -15,7 +15,7 @@ from ddptui.analysis.thinning import StepsByRank
 from ddptui.analysis.waits import align_steps
 from ddptui.report.exports import values_of
 from ddptui.text.tables import csv_lines, value_at
-from ddptui.text.units import MS, S
+from ddptui.text.words import MS, S
 from ddptui.wire.messages import Collective, Hello, Pause, Step
 from ddptui.wire.phases import PHASES
 from ddptui.wire.records import Launched, Message

@@ -20,8 +20,8 @@ from ddptui.analysis.own_work import phase_spans
 from ddptui.analysis.time_source import is_host_time
 from ddptui.analysis.waits import AlignedStep, align_steps
 from ddptui.report.rows import grouped
-from ddptui.text.door import ascii_json
-from ddptui.text.units import US
+from ddptui.text.sanitize import ascii_json
+from ddptui.text.words import US
 from ddptui.wire.messages import Collective, Hello, Pause, Step
 from ddptui.wire.phases import PARTS
 from ddptui.wire.records import Launched, Message

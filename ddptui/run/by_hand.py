@@ -12,8 +12,8 @@ from ddptui.engines.slurm import script
 from ddptui.host.machine import available_cores
 from ddptui.report.preset_columns import facts
 from ddptui.store.presets import describe_size
-from ddptui.text.argv import shell_line
-from ddptui.text.units import NOTHING
+from ddptui.text.sanitize import shell_line
+from ddptui.text.words import NOTHING
 
 EXAMPLE_PORT = 15_432  # for the printed commands; the console chooses free ports
 

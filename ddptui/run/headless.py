@@ -26,8 +26,8 @@ from ddptui.run.quiet import can_wait, wait_until_quiet
 from ddptui.run.resume import Resumption
 from ddptui.store.journal import RunLost
 from ddptui.store.runs import ANSWERS, Run
-from ddptui.text.cells import cut
-from ddptui.text.door import CLEAR_LINE
+from ddptui.text.drawing import cut
+from ddptui.text.sanitize import CLEAR_LINE
 from ddptui.text.words import count, printable
 from ddptui.wire.records import Ended, Launched, Message, Notice, Refused, Restarted
 

@@ -7,7 +7,7 @@ from ddptui.store.overview import overview, record
 from ddptui.store.presets import all_presets, describe_size
 from ddptui.store.runs import Run
 from ddptui.store.trash import Deleted
-from ddptui.text.cells import cell_len, ljust
+from ddptui.text.drawing import cell_len, ljust
 from ddptui.text.words import printable
 
 

@@ -11,8 +11,8 @@ from ddptui.config.preset import Preset
 from ddptui.host.source import source_line
 from ddptui.host.terminal import is_dumb
 from ddptui.report import table
-from ddptui.text.cells import cell_len, paragraph
-from ddptui.text.door import FIRST_STYLE, LAST_STYLE
+from ddptui.text.drawing import cell_len, paragraph
+from ddptui.text.sanitize import FIRST_STYLE, LAST_STYLE
 
 PIPED_WIDTH = 80  # columns if stdout is not a terminal
 STYLE = re.compile(f"[{chr(FIRST_STYLE)}-{chr(LAST_STYLE)}]")  # marks of styles, which take no column

@@ -16,7 +16,7 @@ from ddptui.findings.repeat import NO_OUTCOMES
 from ddptui.live.state import Live
 from ddptui.run.recording import Recording
 from ddptui.store.runs import Run
-from ddptui.text.units import S
+from ddptui.text.words import S
 from ddptui.wire.records import Message
 
 SPEEDS = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 50.0)  # relative to real time

@@ -18,8 +18,7 @@ from ddptui.run import lab
 from ddptui.run.output import show
 from ddptui.store.runs import Run
 from ddptui.text.tables import line
-from ddptui.text.units import NOTHING, S
-from ddptui.text.words import count
+from ddptui.text.words import NOTHING, S, count
 
 WARMUP = 5  # steps
 STEPS = 40  # steps of a window, in which one site is delayed, or none

@@ -18,7 +18,7 @@ from ddptui.engines.base import LAUNCHER_LOG, Launch
 from ddptui.engines.hub import Hub
 from ddptui.host import machine
 from ddptui.store.journal import RepeatJournal
-from ddptui.text.units import S
+from ddptui.text.words import S
 from ddptui.wire.messages import Done, Failed, Hello, RankMessage, Ready, Shown, Step, Timed
 from ddptui.wire.records import Ended, Failure, LastStep, Message, Notice, Refused, Stop
 

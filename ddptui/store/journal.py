@@ -14,7 +14,7 @@ from typing import IO, BinaryIO
 import msgspec
 
 from ddptui.host.files import open_plain
-from ddptui.text.argv import shell_line
+from ddptui.text.sanitize import shell_line
 from ddptui.text.words import count, printable
 from ddptui.wire.connection import flight_record
 from ddptui.wire.limits import MOST_BYTES_A_FRAME

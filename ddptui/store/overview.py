@@ -14,7 +14,7 @@ from ddptui.analysis.outline import ResultsOutline
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.store.runs import STAMP_FORMAT, Run, RunError, all_runs
-from ddptui.text.units import NOTHING
+from ddptui.text.words import NOTHING
 
 UNDER_WAY = "under way"  # status of a run that a console is running
 SKIPPED = "trials skipped"  # status of a run that ended well, except that the user skipped trials

@@ -24,7 +24,7 @@ from ddptui.store.journal import MOST_JOURNAL, RepeatJournal, raising_run_lost, 
 from ddptui.store.lock import LOCK, is_locked, lock, opened
 from ddptui.store.presets import as_toml, load, preset_paths
 from ddptui.store.toml_file import replace_file
-from ddptui.text.units import MB
+from ddptui.text.words import MB
 from ddptui.wire.records import Message
 
 RUNS_VARIABLE = "DDPTUI_RUNS"

@@ -5,10 +5,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from ddptui.text.cells import cell_len, ljust, rjust
-from ddptui.text.door import style
-from ddptui.text.drawing import shorten
-from ddptui.text.units import FACTORS, NOTHING
+from ddptui.text.drawing import cell_len, ljust, rjust, shorten
+from ddptui.text.sanitize import style
+from ddptui.text.words import FACTORS, NOTHING
 
 GAP = 2  # spaces between two columns
 END, BOLD, DIM, RED = map(style, (0, 1, 2, 31))

@@ -34,7 +34,7 @@ from ddptui.run.quiet import can_wait
 from ddptui.store import settings as settings_file
 from ddptui.store.journal import RunLost
 from ddptui.store.runs import Run, RunError
-from ddptui.text.door import brief
+from ddptui.text.sanitize import brief
 from ddptui.tui.background import in_background
 from ddptui.tui.door import Door
 from ddptui.tui.keyboard import Keyboard, Typed

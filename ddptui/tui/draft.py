@@ -28,8 +28,7 @@ from ddptui.config.trial_text import describe_bottleneck, parse_assignment
 from ddptui.config.values import IN_WORDS
 from ddptui.engines.preflight import prepare
 from ddptui.store.presets import load
-from ddptui.text.units import NOTHING
-from ddptui.text.words import did_you_mean, in_a_row, listed
+from ddptui.text.words import NOTHING, did_you_mean, in_a_row, listed
 
 LINE = "line"  # the form's line of other fields
 REPEATS = "repeats"  # of the preset; a change like any other here, on the command line an option of its own

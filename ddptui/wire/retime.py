@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
-from ddptui.text.units import DRIFT_PPM, S
+from ddptui.text.words import DRIFT_PPM, S
 from ddptui.wire.messages import Step
 from ddptui.wire.records import Launched, Message
 

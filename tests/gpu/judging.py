@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 from ddptui.analysis.gpu_work import rank_peak
 from ddptui.analysis.results import RepeatResult, Results, TrialResult
-from ddptui.text.units import US, S, digits, percent, seconds, size
-from ddptui.text.words import count, listed
+from ddptui.text.words import US, S, count, digits, listed, percent, seconds, size
 from ddptui.wire.messages import Ready, Step, Tied
 from ddptui.wire.records import Message
 

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ddptui.text.units import duration
-from ddptui.text.words import count, first_line
+from ddptui.text.words import count, duration, first_line
 from tests.gpu.privacy import own_names, without_names
 
 COLUMNS = 80

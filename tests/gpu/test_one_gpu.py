@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from ddptui.text.units import MS, US, digits
-from ddptui.text.words import count
+from ddptui.text.words import MS, US, count, digits
 from tests.gpu import judging, plans
 from tests.gpu.judging import MOST_TIE_ERROR_NS, Expect, Observed, Recorded
 from tests.gpu.running import RunPlan

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ddptui.text.units import percent
+from ddptui.text.words import percent
 from tests.gpu import judging, plans
 from tests.gpu.judging import Expect, Observed
 from tests.gpu.running import RunPlan

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ddptui.text.units import MS, digits, percent, seconds, size
-from ddptui.text.words import count, listed
+from ddptui.text.words import MS, count, digits, listed, percent, seconds, size
 from ddptui.wire.messages import Step
 from tests.gpu import judging
 from tests.gpu.judging import Expect, Observed

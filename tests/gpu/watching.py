@@ -15,7 +15,7 @@ from ddptui.analysis.results import RepeatResult, Results
 from ddptui.host.folders import python_path
 from ddptui.host.launchers import without_launchers
 from ddptui.store.runs import all_runs
-from ddptui.text.units import MS
+from ddptui.text.words import MS
 from ddptui.wire.messages import Step
 from ddptui.wire.phases import PHASES
 from tests.gpu import judging

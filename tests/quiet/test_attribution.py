@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from ddptui.text.units import NOTHING
+from ddptui.text.words import NOTHING
 from tests.support.runner import ddptui
 
 SITES = ["start", "data", "forward", "backward", "aggregate"]

@@ -6,7 +6,7 @@ import threading
 import pytest
 import torch
 
-from ddptui.text.units import DRIFT_PPM
+from ddptui.text.words import DRIFT_PPM
 from ddptui.wire.messages import Step, Tied
 from tests.support.simulated_gpu import Event, Gpu, Stream, simulated, true_ns
 from workers.instruments import cuda_clock as module

@@ -14,7 +14,7 @@ from ddptui.engines.local import links
 from ddptui.run import quiet
 from ddptui.store.presets import LESSONS, all_presets, load
 from ddptui.store.runs import Run
-from ddptui.text.cells import cell_len
+from ddptui.text.drawing import cell_len
 from ddptui.tui.app import Console
 from ddptui.tui.screens import dialogs
 from ddptui.tui.screens import lab as lab_screen

@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 
 from ddptui.analysis.waits import AlignedStep, align_steps
 from ddptui.live.arrivals import ArrivalsSummary, RankArrivals, summary
-from ddptui.text.letters import large
+from ddptui.text.drawing import large
 from ddptui.tui.screens.run import RunScreen
 from ddptui.tui.widgets.last_steps import Arrivals, LargeArrivals, Timeline
 from ddptui.tui.widgets.panes import Panes

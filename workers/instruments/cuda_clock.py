@@ -20,7 +20,7 @@ from weakref import ref
 import torch
 from torch import Tensor
 
-from ddptui.text.units import DRIFT_PPM
+from ddptui.text.words import DRIFT_PPM
 
 from .clock import UNKNOWN, Accuracy, Clock
 from .page_locked import Numbers, OnItsWay, captures_go_on

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from ddptui.host.ending import end_watched
-from ddptui.text.argv import as_argument
+from ddptui.text.sanitize import as_argument
 from ddptui.wire.watching import LET_GO, RelayTask
 from workers.relay.rank import WatchedRank
 

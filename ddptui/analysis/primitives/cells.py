@@ -13,7 +13,7 @@ import msgspec
 
 from ddptui.analysis.primitives.results import Cell, PrimitivesResult, TimeUs
 from ddptui.config.primitives import ReduceOpName, primitive_title
-from ddptui.text.units import US_IN_S
+from ddptui.text.words import US_IN_S
 
 
 class PrimitiveKey(NamedTuple):

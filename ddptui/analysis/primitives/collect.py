@@ -9,7 +9,7 @@ import msgspec
 from ddptui.analysis.primitives.results import Cell, NcclUse, PrimitivesResult, RankView, TimeUs, View
 from ddptui.config.primitives import OPERATIONS, Cadence, ReduceOpName, primitive_facts
 from ddptui.config.strategies import COMPOSITES
-from ddptui.text.units import US
+from ddptui.text.words import US
 from ddptui.wire.messages import Hello, Shown, Timed
 
 MOST_PLACES = 100_000  # kept per launch, so that no rank can fill the console's memory

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 
 from ddptui.host.folders import module_folders, write_private
-from ddptui.text.argv import as_text
+from ddptui.text.sanitize import as_text
 from ddptui.wire.connection import NOTES, SILENCE_S
 from ddptui.wire.watching import LET_GO, RelayTask, Watching, orders
 

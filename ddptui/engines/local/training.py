@@ -16,7 +16,7 @@ from ddptui.host.files import open_plain
 from ddptui.host.folders import write_private
 from ddptui.store.lock import lock, opened
 from ddptui.store.runs import Run
-from ddptui.text.argv import as_argument, as_text
+from ddptui.text.sanitize import as_argument, as_text
 from ddptui.wire.connection import EVENTS, WATCHED
 from ddptui.wire.messages import Hello
 from ddptui.wire.watching import Event

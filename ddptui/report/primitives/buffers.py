@@ -12,8 +12,7 @@ from ddptui.analysis.primitives.results import BufferView, View
 from ddptui.config.primitives import OPERATIONS, primitive_title
 from ddptui.report.rows import grouped
 from ddptui.text.drawing import Line, Span, width_of, wrap
-from ddptui.text.units import NOTHING
-from ddptui.text.words import listed, sentence
+from ddptui.text.words import NOTHING, listed, sentence
 
 RANK_KINDS = tuple(f"rank-{number}" for number in range(8))
 RESULT = "tensor"  # the argument of a reduction that receives the result; other arguments are inputs

@@ -8,9 +8,22 @@ from typing import Literal, NamedTuple
 from ddptui.analysis.primitives.cells import PrimitiveKey, by_operation
 from ddptui.analysis.primitives.results import PrimitivesResult
 from ddptui.config.primitives import primitive_facts
-from ddptui.text.braille import Frame, Point, beside_axis, column_of, frame, labels_of, row_of, signs_of
-from ddptui.text.drawing import Line, Span, log_ticks, series_kind, wrap
-from ddptui.text.units import US_IN_S, seconds, size
+from ddptui.text.drawing import (
+    Frame,
+    Line,
+    Point,
+    Span,
+    beside_axis,
+    column_of,
+    frame,
+    labels_of,
+    log_ticks,
+    row_of,
+    series_kind,
+    signs_of,
+    wrap,
+)
+from ddptui.text.words import US_IN_S, seconds, size
 
 What = Literal["time", "busbw"]
 TITLES: dict[What, str] = {"time": "time", "busbw": "bus bandwidth, GB/s"}

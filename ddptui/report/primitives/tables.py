@@ -7,7 +7,7 @@ from ddptui.analysis.primitives.results import Cell
 from ddptui.config.primitives import OPERATIONS, Cadence, primitive_facts
 from ddptui.report.rows import off_by
 from ddptui.text.tables import RED, Column, Table, cell_at, fill
-from ddptui.text.units import NOTHING, US_IN_S, digits, duration, percent, size
+from ddptui.text.words import NOTHING, US_IN_S, digits, duration, percent, size
 
 MARK = "¹"
 

@@ -13,7 +13,7 @@ from textual.widgets import Button, Input, OptionList
 from textual.widgets.option_list import Option
 
 from ddptui.store.runs import RunError
-from ddptui.text.door import at_the_door
+from ddptui.text.sanitize import at_the_door
 from ddptui.tui.background import in_background
 from ddptui.tui.screens.answers import AnswersDialog
 from ddptui.tui.screens.base import EndedRun, LabScreen

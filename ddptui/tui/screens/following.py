@@ -16,8 +16,8 @@ from ddptui.report.notes import damage
 from ddptui.run.lab import Controls
 from ddptui.run.playback import Playback
 from ddptui.run.session import Session
-from ddptui.text.argv import shell_line
-from ddptui.text.units import S
+from ddptui.text.sanitize import shell_line
+from ddptui.text.words import S
 from ddptui.tui.keys import bound
 from ddptui.tui.screens.base import EndedRun, LabScreen
 from ddptui.tui.screens.dialogs import RunQuestion, may_stop

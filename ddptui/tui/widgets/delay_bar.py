@@ -6,7 +6,7 @@ from textual.widgets import Static
 from ddptui.config.delays import Delays, delay_of
 from ddptui.config.trial import Site
 from ddptui.config.trial_text import describe_bottleneck
-from ddptui.text.units import MS, S, seconds
+from ddptui.text.words import MS, S, seconds
 from ddptui.tui.keys import clickable, name_of
 
 

@@ -10,8 +10,7 @@ from textual.style import Style
 from textual.widget import Widget
 from textual.widgets import Static
 
-from ddptui.text.cells import cell_len
-from ddptui.text.drawing import shorten
+from ddptui.text.drawing import cell_len, shorten
 
 GAP = 2
 CHANGED = "b"  # where the user injected or removed delays

@@ -6,10 +6,8 @@ from ddptui.analysis.time_source import HOST_TIME
 from ddptui.analysis.waits import AlignedStep
 from ddptui.live.arrivals import ArrivalsSummary, RankArrivals, most_telling, summary, typical_lateness
 from ddptui.live.timeline import Run, cell_of, last_steps, row, runs, telling_ranks, window
-from ddptui.text.drawing import GLYPHS, Line, Span, axis, bar, legend, wrap
-from ddptui.text.letters import large
-from ddptui.text.units import MS, MS_PER_S, seconds
-from ddptui.text.words import count
+from ddptui.text.drawing import GLYPHS, Line, Span, axis, bar, large, legend, wrap
+from ddptui.text.words import MS, MS_PER_S, count, seconds
 from ddptui.tui.widgets.canvas import Canvas
 from ddptui.wire.phases import BETWEEN, PHASES
 

@@ -7,9 +7,7 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 
 from ddptui.live.monitor import RunMonitor
-from ddptui.text.cells import cell_len, paragraph
-from ddptui.text.drawing import Line
-from ddptui.text.letters import large
+from ddptui.text.drawing import Line, cell_len, large, paragraph
 from ddptui.tui.widgets.canvas import Canvas
 from ddptui.tui.widgets.last_steps import LargeArrivals
 from ddptui.tui.widgets.panes import last_arrivals

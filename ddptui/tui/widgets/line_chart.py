@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import Literal, NamedTuple
 
-from ddptui.text.braille import (
+from ddptui.text.drawing import (
     Frame,
+    Line,
     Point,
     Signs,
     beside_axis,
@@ -13,12 +14,14 @@ from ddptui.text.braille import (
     frame,
     is_finite,
     labels_of,
+    linear_ticks,
+    log_ticks,
     logarithms,
     row_of,
     signs_of,
+    wrap,
 )
-from ddptui.text.drawing import Line, linear_ticks, log_ticks, wrap
-from ddptui.text.units import seconds
+from ddptui.text.words import seconds
 from ddptui.tui.widgets.canvas import Canvas
 
 ROWS_PER_TICK = 2

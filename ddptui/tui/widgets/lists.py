@@ -20,7 +20,7 @@ from ddptui.config.preset import Preset
 from ddptui.store.overview import SKIPPED, UNDER_WAY, Overview
 from ddptui.store.presets import LESSONS_SHELF, YOURS
 from ddptui.store.runs import Run
-from ddptui.text.cells import ljust
+from ddptui.text.drawing import ljust
 from ddptui.tui.keys import bound, moves
 
 TITLES_BEGIN = 33  # column in which titles begin if there is room for names, too

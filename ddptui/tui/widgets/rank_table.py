@@ -11,7 +11,7 @@ from ddptui.live.state import RankState
 from ddptui.report.ranks import SLOWED
 from ddptui.text.drawing import shorten
 from ddptui.text.tables import GAP, Column, Filled, cell_at, fill, fit, line, total, value_at
-from ddptui.text.units import NOTHING, digits, part_of, size
+from ddptui.text.words import NOTHING, digits, part_of, size
 from ddptui.tui.widgets.last_steps import MARK
 from ddptui.tui.widgets.tables import LabTable, RowMark
 

@@ -6,8 +6,7 @@ from itertools import groupby
 from ddptui.analysis.results import Results
 from ddptui.findings.questions import why_none
 from ddptui.report.bars import ONLY_BASE, Bar, differences, laid_out, legend, times
-from ddptui.text.cells import cell_len, ljust, paragraph
-from ddptui.text.drawing import GLYPHS, Line, shorten, wrap
+from ddptui.text.drawing import GLYPHS, Line, cell_len, ljust, paragraph, shorten, wrap
 from ddptui.text.words import count
 from ddptui.tui.widgets.canvas import Canvas
 

@@ -25,7 +25,7 @@ from ddptui.config.trial import LINK
 from ddptui.config.values import IN_WORDS
 from ddptui.engines.checks import torchvision_models
 from ddptui.engines.preflight_gpus import OUR_MODELS
-from ddptui.text.units import NOTHING
+from ddptui.text.words import NOTHING
 from ddptui.tui import draft as drafts
 from ddptui.tui.draft import COMMON, LINE, REPEATS, Draft, Validation, about, as_it_is
 from ddptui.tui.keys import bound

@@ -14,11 +14,9 @@ from ddptui.live.monitor import RunMonitor
 from ddptui.report.places import Read, of_trial, place_columns, read_for
 from ddptui.run.playback import Playback
 from ddptui.run.session import Session
-from ddptui.text.cells import ljust
-from ddptui.text.drawing import shorten
+from ddptui.text.drawing import ljust, shorten
 from ddptui.text.tables import Table, as_text
-from ddptui.text.units import S
-from ddptui.text.words import count
+from ddptui.text.words import S, count
 from ddptui.tui.keys import name_of
 from ddptui.tui.widgets.fitted import Fitted
 from ddptui.tui.widgets.texts import TextPane

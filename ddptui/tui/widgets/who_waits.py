@@ -10,7 +10,7 @@ from textual.widgets import DataTable
 from ddptui.analysis.results import TrialResult
 from ddptui.analysis.wait_matrix import WaitMatrix, wait_matrix
 from ddptui.report.matrix import ITSELF, MOST_ROWS, describe, largest, span, with_numbers
-from ddptui.text.units import NOTHING
+from ddptui.text.words import NOTHING
 from ddptui.tui.keys import bound
 from ddptui.tui.widgets.lists import ROW_KEYS
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ddptui.text.argv import as_text
+from ddptui.text.sanitize import as_text
 from tests.support.watching import watched
 
 BYTES = [b"a\xffb", "\U0010feff".encode(), b"caf\xc3\xa9"]

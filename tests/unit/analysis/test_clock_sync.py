@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ddptui.analysis import clock_sync
 from ddptui.analysis.clock_sync import Clocks, Track, clock_spread, in_console_time
-from ddptui.text.units import DRIFT_PPM
+from ddptui.text.words import DRIFT_PPM
 from ddptui.wire.messages import Collective, Step
 from ddptui.wire.records import Message, Offset
 from tests.support.builders import MS, hello, launched, load, offset, one_of_each, step, tied

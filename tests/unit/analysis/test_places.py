@@ -10,7 +10,7 @@ from ddptui.analysis.places import PlaceTime, lines_of_excess, place_times, spot
 from ddptui.analysis.waits import AlignedSteps, align_steps
 from ddptui.findings.verdict import analyze_aligned
 from ddptui.findings.words import long, short
-from ddptui.text.units import MS
+from ddptui.text.words import MS
 from ddptui.wire.messages import Collective, Line, Place, Sampled, Step
 from ddptui.wire.phases import PARTS, PHASES
 from tests.support.builders import step

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ddptui.store.runs import Run
-from ddptui.text.door import CLEAR_LINE, ascii_json, at_the_door, brief, style
+from ddptui.text.sanitize import CLEAR_LINE, ascii_json, at_the_door, brief, style
 from tests.support.builders import failure, journal, two_trials, write_preset, write_run
 
 EVIL = "\x1b]0;PWN\x07\x1b]52;c;UFdO\x07\x1b[31m\r\x1b[2K\x9b2J\u202e"

@@ -11,7 +11,7 @@ from ddptui.findings import words, words_zh
 from ddptui.findings.words import evidence, in_sentences, short
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
-from ddptui.text import language
+from ddptui.text import words as language
 from tests.recorded.net import NAMES, RUNS
 from tests.unit.findings.test_words import FINDINGS, SENTENCES, found
 
@@ -65,9 +65,9 @@ def test_every_finding_is_wholly_in_one_language() -> None:
     every = [*recorded(), *OTHERS, *FINDINGS.values(), *(each for findings in SENTENCES.values() for each in findings)]
     for finding in every:
         in_english = told(finding)
-        language.choose("zh")
+        language.choose_language("zh")
         in_chinese = told(finding)
-        language.choose("en")
+        language.choose_language("en")
         names = "|".join(map(re.escape, (*finding.trials, finding.place or "-")))
         for line in in_chinese if finding.kind in words_zh.FOUND else ():
             assert HAN.search(line), line

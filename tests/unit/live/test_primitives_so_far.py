@@ -14,7 +14,7 @@ from ddptui.live.state import Live
 from ddptui.report.primitives.buffers import view_title
 from ddptui.store.outcomes import outcomes_of, results_of
 from ddptui.store.runs import Run
-from ddptui.text.units import size
+from ddptui.text.words import size
 from ddptui.wire.messages import Hello, Ready, Shown
 from ddptui.wire.records import Ended, Launched, Message
 

@@ -15,7 +15,7 @@ from ddptui.report.primitives.buffers import LEGEND, buffer_lines
 from ddptui.report.primitives.report import as_csv
 from ddptui.report.table import markdown, text
 from ddptui.text.tables import DIM, END, RED, Filled, Table, as_markdown, as_text, fit, telling
-from ddptui.text.units import digits, duration, percent, size
+from ddptui.text.words import digits, duration, percent, size
 from tests.support.measured_cells import KB, MB, SIZES, cell, cells, of_primitives, result, view
 
 MARKS = re.compile("[\ud900-\ud96b]")  # of styles

@@ -16,7 +16,7 @@ from ddptui.run.headless import CLEAR_LINE, EXIT_CODES, Narrator, notice_lines
 from ddptui.run.session import Session
 from ddptui.store.journal import RunLost
 from ddptui.store.runs import Run
-from ddptui.text.cells import cell_len
+from ddptui.text.drawing import cell_len
 from ddptui.wire.records import Message, Notice, Refused, Restarted
 from tests.support.builders import (
     CAUSE,

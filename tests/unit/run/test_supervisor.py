@@ -24,7 +24,7 @@ from ddptui.run.sampling import HOLDS_S, PER_S, SamplingPace
 from ddptui.run.sampling import PER_S_IF_LATE as FASTER
 from ddptui.run.supervisor import LaunchSupervisor
 from ddptui.store.journal import RepeatJournal
-from ddptui.text.units import MS
+from ddptui.text.words import MS
 from ddptui.wire.messages import Collective, Hello, Step
 from ddptui.wire.records import Load, Refused
 from tests.support.builders import done, hello, launched, preset_of, step

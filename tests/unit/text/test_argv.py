@@ -6,7 +6,7 @@ import subprocess
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ddptui.text.argv import as_argument, as_text, shell_line
+from ddptui.text.sanitize import as_argument, as_text, shell_line
 
 ARGUMENT = st.binary(max_size=20).map(lambda some: some.replace(b"\0", b""))
 GENUINE = "\U0010feff".encode()  # a character that stands for a byte

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddptui.text.braille import EMPTY, Frame, Point, frame, logarithms, signs_of
+from ddptui.text.drawing import EMPTY, Frame, Point, frame, logarithms, signs_of
 
 
 def picture(points: list[Point], width: int, height: int) -> list[str]:

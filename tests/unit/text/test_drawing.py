@@ -7,9 +7,26 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rich import cells as of_rich
 
-from ddptui.text.cells import CLOSING, cell_len, cut, ljust, paragraph, rjust
-from ddptui.text.drawing import axis, bar, linear_ticks, log_ticks, nice_step, number, shorten, ticks, width_of, wrap
-from ddptui.text.letters import GLYPHS, large
+from ddptui.text.drawing import (
+    CLOSING,
+    LETTERS,
+    axis,
+    bar,
+    cell_len,
+    cut,
+    large,
+    linear_ticks,
+    ljust,
+    log_ticks,
+    nice_step,
+    number,
+    paragraph,
+    rjust,
+    shorten,
+    ticks,
+    width_of,
+    wrap,
+)
 from ddptui.text.tables import Filled, Table, as_text
 
 
@@ -121,8 +138,8 @@ def test_a_character_without_a_large_letter_makes_none(words: str) -> None:
 
 
 def test_every_letter_has_five_rows_and_its_own_shape() -> None:
-    assert {*string.ascii_letters, *string.digits} <= GLYPHS.keys()
-    assert {len(rows) for rows in GLYPHS.values()} == {5}
-    assert {len(row) for rows in GLYPHS.values() for row in rows} == {4}
-    shapes = [tuple(rows) for rows in GLYPHS.values()]
+    assert {*string.ascii_letters, *string.digits} <= LETTERS.keys()
+    assert {len(rows) for rows in LETTERS.values()} == {5}
+    assert {len(row) for rows in LETTERS.values() for row in rows} == {4}
+    shapes = [tuple(rows) for rows in LETTERS.values()]
     assert len({*shapes}) == len(shapes)

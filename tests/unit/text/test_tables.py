@@ -3,7 +3,7 @@
 import pytest
 
 from ddptui.text.tables import Filled, Table, as_markdown, as_text, order
-from ddptui.text.units import part_of, size, size_unit
+from ddptui.text.words import part_of, size, size_unit
 
 
 def in_order(cells: list[str], *, reverse: bool = False) -> list[str]:

@@ -1,7 +1,9 @@
-"""Sanitizes text before it is written to a terminal or pipe, so that only ddptui itself can send escape sequences."""
+"""Makes text safe to write to a terminal or pipe, and bytes that are not UTF-8 writable as text."""
 
 import json
 import re
+import shlex
+from collections.abc import Iterable
 
 # ddptui requests an escape sequence by a mark: a lone high surrogate. No file, file name or argument can hold one
 # (UTF-8, TOML and JSON reject it, and Python decodes stray bytes as low surrogates), so text from outside cannot
@@ -60,3 +62,35 @@ def spelled(char: str) -> str:
 def ascii_json(text: str) -> str:
     """The same JSON in printable ASCII, which neither `at_the_door` nor any encoding changes."""
     return re.sub(r"[^\n -~]+", lambda found: json.dumps(found[0])[1:-1], text)
+
+
+KEPT = 0x10FE00  # code point of the character that stands for byte 0; the byte is added
+BYTES = re.compile(f"[{chr(KEPT + 0x80)}-{chr(KEPT + 0xFF)}]")
+SURROGATES_AND_KEPT = re.compile(f"[\udc80-\udcff]|{BYTES.pattern}")
+
+
+def as_text(argument: str) -> str:
+    """The text for an argument from sys.argv."""
+    return SURROGATES_AND_KEPT.sub(_kept, argument)
+
+
+def as_argument(text: str) -> str:
+    """The argument for a text from `as_text`: a process started with it receives the original bytes."""
+    return BYTES.sub(lambda found: chr(0xDC00 + (ord(found[0]) & 0xFF)), text)
+
+
+def shell_line(text: Iterable[str]) -> str:
+    r"""A shell command line for arguments from `as_text`. Bytes that are not UTF-8 are escaped, as in $'\xff'."""
+    return " ".join(map(_quoted, text))
+
+
+def _kept(found: re.Match[str]) -> str:
+    return "".join(chr(KEPT + byte) for byte in found[0].encode("utf-8", "surrogateescape"))
+
+
+def _quoted(argument: str) -> str:
+    if not BYTES.search(argument):
+        return shlex.quote(argument)
+    escaped = argument.replace("\\", r"\\").replace("'", r"\'")
+    spelled = BYTES.sub(lambda found: rf"\x{ord(found[0]) & 0xFF:02x}", escaped)
+    return f"$'{spelled}'"
