@@ -15,7 +15,7 @@ from itertools import cycle, islice
 from msgspec.structs import replace
 
 from benchmarks.launches import run
-from ddptui.analysis.launch_log import LaunchLog
+from ddptui.analysis.launch_log import LaunchData
 from ddptui.analysis.policy import SLOWER
 from ddptui.analysis.results import RepeatResult
 from ddptui.config.preset import Preset
@@ -51,7 +51,7 @@ def matters(result: RepeatResult) -> bool:
     return lost_s > SLOWER * result.train_time_s
 
 
-def launched(chosen: list[Trial]) -> Iterator[tuple[Trial, LaunchLog]]:
+def launched(chosen: list[Trial]) -> Iterator[tuple[Trial, LaunchData]]:
     preset = Preset(
         name="clean-trials", title="", group="", about="", baseline=chosen[0].name, repeats=1, trials=tuple(chosen)
     )

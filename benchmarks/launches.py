@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
-from ddptui.analysis.launch_log import LaunchLog, launch_logs
+from ddptui.analysis.launch_log import LaunchData, launch_logs
 from ddptui.config.preset import Preset
 from ddptui.engines.local.warm import WarmParent
 from ddptui.host.machine import describe
@@ -34,6 +34,6 @@ def messages(preset: Preset, warm: WarmParent | None = None) -> Generator[Messag
             yield from stream
 
 
-def run(preset: Preset) -> Iterator[LaunchLog]:
+def run(preset: Preset) -> Iterator[LaunchData]:
     """Launch by launch, in the order of the trials."""
     yield from launch_logs(messages(preset))

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.launches import busy_processes
-from ddptui.analysis.launch_log import LaunchLog, launch_logs
+from ddptui.analysis.launch_log import LaunchData, launch_logs
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck, Trial
 from ddptui.config.values import make_trial
@@ -65,11 +65,11 @@ def record(folder: Path, launches: int, busy: int) -> None:
             print(log.launched.trial if log.launched else "not launched", flush=True)
 
 
-def recorded(folder: Path) -> Iterator[tuple[Trial, LaunchLog]]:
+def recorded(folder: Path) -> Iterator[tuple[Trial, LaunchData]]:
     """The launches of all runs that were recorded there."""
     for run in all_runs(folder):
         for trial in run.preset().trials:
-            log = LaunchLog()
+            log = LaunchData()
             for message in run.messages(trial.name, 1):
                 log.add(message)
             yield trial, log

@@ -19,7 +19,7 @@ from traceback import walk_tb
 from types import ModuleType
 from typing import Any
 
-from ddptui.config.own_code import SUFFIX, in_short, parsed
+from ddptui.config.trial import SUFFIX, in_short, parsed
 
 # What each function is called with. A model's argument is named, so its own call shows whether it takes that.
 ARGUMENTS = {"strategy": ("tensors",), "dataset": (), "bottleneck": ("site", "rank", "step")}

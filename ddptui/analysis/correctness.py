@@ -7,7 +7,8 @@ from itertools import pairwise
 import msgspec
 
 from ddptui.analysis.results import Averaging, Check, InSync, Light, RepeatResult, TrialResult
-from ddptui.config import own_code, strategies
+from ddptui.config import catalog
+from ddptui.config import trial as own_code
 from ddptui.config.trial import Trial
 from ddptui.text.words import listed
 from ddptui.wire.messages import Audit, Done, Fingerprint
@@ -22,13 +23,13 @@ MOST_WEIGHTS = 4  # ranks whose weights a message names
 def error_bound(trial: Trial) -> float | None:
     """The largest error of a correct strategy against the true mean, in the units of wire.Audit. None: no known
     bound."""
-    facts = strategies.facts_of(trial.strategy)
+    facts = catalog.facts_of(trial.strategy)
     if facts.low_rank:  # PowerSGD: the error of a low-rank approximation depends on the gradient
         return None
     # A lossy type with unit roundoff u rounds a number when it is cast, when it is divided, and in each of the n - 1
     # additions over n ranks. Each rounding is at most u times the sum of the absolute values so far, divided by n. The
     # root mean square over the ranks bounds the mean of absolute values, hence (n + 1) u.
-    return (trial.world_size + 1) * facts.rounding or strategies.EXACT[trial.dtype]
+    return (trial.world_size + 1) * facts.rounding or catalog.EXACT[trial.dtype]
 
 
 def with_verdict(averaging: Averaging, trial: Trial) -> Averaging:
@@ -48,11 +49,9 @@ def why_wrong(averaging: Averaging, trial: Trial) -> str | None:
         or averaging.own_scale is None
     ):
         return f"{averaging.of} are not finite: there is nothing to compare"
-    facts, limit, ranks = strategies.facts_of(trial.strategy), error_bound(trial), trial.world_size
+    facts, limit, ranks = catalog.facts_of(trial.strategy), error_bound(trial), trial.world_size
     # An exact strategy must be exact in every tensor, however small; a lossy one may round small tensors to 0.
-    if max(averaging.error, 0.0 if facts.rounding else averaging.worst_error) <= (
-        limit or strategies.EXACT[trial.dtype]
-    ):
+    if max(averaging.error, 0.0 if facts.rounding else averaging.worst_error) <= (limit or catalog.EXACT[trial.dtype]):
         return None
     if averaging.scale == averaging.own_scale == 0:
         return f"{averaging.of} are all zero"

@@ -7,7 +7,7 @@ from typing import Any
 from ddptui.analysis.clock_error import median_wait_error
 from ddptui.analysis.culprit import WaitAnalysis
 from ddptui.analysis.gpu_work import rank_gpu_figures
-from ddptui.analysis.launch_log import LaunchLog
+from ddptui.analysis.launch_log import LaunchData
 from ddptui.analysis.results import Injected, Loss, OtherLoad, PhasesMs, RankResult, StepMs, WhatIf
 from ddptui.analysis.waits import AlignedSteps, RankStep
 from ddptui.analysis.what_if import what_if
@@ -33,7 +33,7 @@ def phases_ms(ranks: Iterable[Sequence[Step]]) -> PhasesMs:
     return PhasesMs(**{name: fmean(of_rank[at] for of_rank in medians) for at, name in enumerate(PHASES)})
 
 
-def epoch_time(log: LaunchLog, batch_s: float | None) -> tuple[float | None, bool]:
+def epoch_time(log: LaunchData, batch_s: float | None) -> tuple[float | None, bool]:
     """The time of an epoch in s, and whether it is an estimate. batch_s: the mean time of a batch; None:
     unknown.
 
@@ -112,7 +112,7 @@ def _within(load: Load, begin_ns: int, end_ns: int) -> float:
     return s if s >= load.s / 2 else 0.0
 
 
-def injected_delays(log: LaunchLog) -> list[Injected]:
+def injected_delays(log: LaunchData) -> list[Injected]:
     """The delays injected after the warm-up, by rank and site. A delay at the start always counts."""
     return [
         Injected(rank=rank, at=at, fired=fired, s=ns / S)
@@ -168,7 +168,7 @@ def _overlap(steps: Sequence[RankStep]) -> float:
     return 1 - sum(step.exposed_ns for step in steps) / under_way_ns if under_way_ns else 0.0
 
 
-def rank_result(log: LaunchLog, rank: int, aligned: AlignedSteps, analysis: WaitAnalysis | None) -> RankResult:
+def rank_result(log: LaunchData, rank: int, aligned: AlignedSteps, analysis: WaitAnalysis | None) -> RankResult:
     """Returns all figures of one rank."""
     hello, done, totals = log.hellos[rank], _done(log, rank), log.thinned.totals.get(rank)
     return RankResult(
@@ -191,7 +191,7 @@ def rank_result(log: LaunchLog, rank: int, aligned: AlignedSteps, analysis: Wait
     )
 
 
-def _done(log: LaunchLog, rank: int) -> Done:
+def _done(log: LaunchData, rank: int) -> Done:
     """The rank's final report; for a rank of a watched training that was killed, a report computed from its steps."""
     if rank in log.done:
         return log.done[rank]

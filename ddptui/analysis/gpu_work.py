@@ -11,7 +11,7 @@ from typing import Any
 
 from ddptui.analysis.gpu_peaks import peak_tflops
 from ddptui.analysis.gpu_readings import GpuReading, of_known, part_held_back, watts
-from ddptui.analysis.launch_log import LaunchLog
+from ddptui.analysis.launch_log import LaunchData
 from ddptui.analysis.primitives.results import NcclUse
 from ddptui.analysis.results import RankResult
 from ddptui.text.words import S
@@ -20,7 +20,7 @@ from ddptui.wire.messages import Ready, Trained
 TERA = 1e12
 
 
-def rank_gpu_figures(log: LaunchLog, rank: int) -> dict[str, Any]:
+def rank_gpu_figures(log: LaunchData, rank: int) -> dict[str, Any]:
     """The fields of a RankResult about its GPUs; empty for a rank on the CPU."""
     ready, span = log.ready.get(rank), log.span(rank)
     if ready is None or span is None or not ready.gpus:
@@ -75,7 +75,7 @@ def joules_a_step(ready: Ready, span: Trained, made: int, readings: Sequence[Gpu
     return power * (span.end_ns - span.begin_ns) / S / made
 
 
-def repeat_gpu_figures(log: LaunchLog, ranks: Sequence[RankResult]) -> dict[str, Any]:
+def repeat_gpu_figures(log: LaunchData, ranks: Sequence[RankResult]) -> dict[str, Any]:
     """The fields of a RepeatResult about GPUs; a field is None if any rank lacks it."""
     all_tflops = [rank.tflops for rank in ranks if rank.tflops is not None]
     is_whole = 0 < len(all_tflops) == len(ranks)
@@ -88,7 +88,7 @@ def repeat_gpu_figures(log: LaunchLog, ranks: Sequence[RankResult]) -> dict[str,
     }
 
 
-def peak_of_all(log: LaunchLog, ranks: Sequence[RankResult]) -> float | None:
+def peak_of_all(log: LaunchData, ranks: Sequence[RankResult]) -> float | None:
     """The combined peak of all GPUs, each counted once, in TFLOPS. None: a peak is unknown, or which ranks share a
     GPU."""
     readies = [log.ready[rank.rank] for rank in ranks if rank.rank in log.ready]
@@ -97,7 +97,7 @@ def peak_of_all(log: LaunchLog, ranks: Sequence[RankResult]) -> float | None:
     return sum(known) if known and len(known) == len(peaks) else None
 
 
-def joules_of_all(log: LaunchLog, ranks: Sequence[RankResult]) -> float | None:
+def joules_of_all(log: LaunchData, ranks: Sequence[RankResult]) -> float | None:
     """The energy per step of all GPUs, in J. Each GPU counts once, since ranks that share one read the same counter."""
     by_gpu: dict[str, float] = {}
     for rank in ranks:
@@ -108,7 +108,7 @@ def joules_of_all(log: LaunchLog, ranks: Sequence[RankResult]) -> float | None:
     return sum(by_gpu.values()) if by_gpu else None
 
 
-def nccl_use(log: LaunchLog) -> NcclUse | None:
+def nccl_use(log: LaunchData) -> NcclUse | None:
     """The NCCL that the ranks use, from the first rank that reports one."""
     reported = (ready.nccl for _, ready in sorted(log.ready.items()) if ready.nccl)
     uses = (NcclUse(version=nccl.version, implementation=nccl.implementation) for nccl in reported)

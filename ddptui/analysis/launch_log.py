@@ -34,7 +34,7 @@ from ddptui.wire.records import Ended, Injection, Launched, Load, Message, Notic
 MOST_PAUSES = MOST_LINES = 100_000  # kept per launch, so that no rank can fill the console's memory
 
 
-class LaunchLog(msgspec.Struct):
+class LaunchData(msgspec.Struct):
     """The messages of one launch. When the launch has ended, all times are converted to the console's clock."""
 
     launched: Launched | None = None
@@ -189,14 +189,14 @@ class LaunchLog(msgspec.Struct):
         return aligned._replace(mismatches=mismatches, lines=self.lines, loaders=self.loaders)
 
 
-def launch_logs(messages: Iterable[Message]) -> Iterator[LaunchLog]:
+def launch_logs(messages: Iterable[Message]) -> Iterator[LaunchData]:
     """Yields a log for each launch of a run when the launch has ended."""
-    log = LaunchLog()
+    log = LaunchData()
     for message in messages:
         log.add(message)
         if isinstance(message, Ended):
             yield log
-            log = LaunchLog()
+            log = LaunchData()
 
 
 def steps_within(steps: Mapping[int, Sequence[Step]], numbers: range) -> dict[int, list[Step]]:

@@ -75,7 +75,7 @@ def load_preset(
     Refusal."""
     import msgspec
 
-    from ddptui.config.parser import BOTTLENECK, PresetError, left_as_it_is, read_changes
+    from ddptui.config.parser import BOTTLENECK, PresetError, read_changes, skipped_overrides
     from ddptui.config.trial import TrialError
     from ddptui.engines.preflight import prepare
     from ddptui.store.presets import load
@@ -85,7 +85,7 @@ def load_preset(
         overrides, edits = read_changes(assignments, copies, removed)
         preset = load(name, overrides, engine, edits)
         if BOTTLENECK in overrides:
-            for trial, why in left_as_it_is(preset.trials, overrides[BOTTLENECK]).items():
+            for trial, why in skipped_overrides(preset.trials, overrides[BOTTLENECK]).items():
                 click.echo(printable(f"trial {trial} does not get this bottleneck: {why}"), err=True)
         preset = msgspec.structs.replace(preset, repeats=repeats or preset.repeats)
         return prepare(preset, to_be_started=to_be_started)

@@ -145,14 +145,14 @@ def themes(context: click.Context, parameter: click.Parameter, incomplete: str) 
 
 def strategies(context: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
     """Offers the strategies that average (all but `none`)."""
-    from ddptui.config.strategies import AGGREGATING
+    from ddptui.config.catalog import AGGREGATING
 
     return _plain(AGGREGATING, incomplete)
 
 
 def column_keys(context: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
     """Offers the keys of the columns that compare trials."""
-    from ddptui.config.columns import MEANINGS
+    from ddptui.config.fields import MEANINGS
 
     return _plain(MEANINGS, incomplete)
 

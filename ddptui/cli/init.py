@@ -14,7 +14,7 @@ from ddptui.cli.completion import files
 from ddptui.cli.watch import OF_COMMAND
 
 if TYPE_CHECKING:
-    from ddptui.config.command_presets import Launched, Launchers
+    from ddptui.config.command_presets import Launchers, UserCommand
 
 MOST_BYTES = 2**24  # largest script that is read
 EXAMPLES = "`ddptui init train.py`, or a whole command: `ddptui init -- torchrun --nproc_per_node=2 train.py`"
@@ -46,9 +46,9 @@ def init(words: tuple[str, ...], name: str | None) -> None:
     click.echo(f"  ddptui watch -- {shlex.join(launched.command)}")
 
 
-def _launched(words: tuple[str, ...]) -> "Launched":
+def _launched(words: tuple[str, ...]) -> "UserCommand":
     """The command that the preset launches: of a script, or as typed. Raises Refusal."""
-    from ddptui.config.command_presets import Launched, launched
+    from ddptui.config.command_presets import UserCommand, launched
 
     if not words:
         raise Refusal(f"name the script, e.g. {EXAMPLES}")
@@ -58,7 +58,7 @@ def _launched(words: tuple[str, ...]) -> "Launched":
     if first.endswith(".py"):
         return launched(first, tuple(others), _text_of(first), _launchers())
     if shutil.which(first) is not None:
-        return Launched(words)
+        return UserCommand(words)
     if os.path.exists(first):
         raise Refusal(f"{first}: neither a Python file (.py) nor a program; e.g. {EXAMPLES}")
     raise Refusal(f"{first}: no such file or program; e.g. {EXAMPLES}")

@@ -36,7 +36,7 @@ def selftest(modes: tuple[str, ...], strategies: tuple[str, ...], runs: str | No
     Injects delays at every site, under every strategy and launch mode, and checks what is measured. Takes some minutes.
     Exit code 1 if any result is wrong.
     """
-    from ddptui.config.strategies import AGGREGATING
+    from ddptui.config.catalog import AGGREGATING
     from ddptui.run import selftest
     from ddptui.store.runs import runs_folder
 

@@ -178,7 +178,7 @@ def _listening(preset: "Preset", interface: str | None, port: int | None) -> "Pr
     """Returns the preset with the engine of a console that listens for other hosts. Raises Refusal."""
     import msgspec
 
-    from ddptui.config.engine import EngineOptions
+    from ddptui.config.preset import EngineOptions
     from ddptui.host.network import NetworkError, choose_interface
 
     with refusing(NetworkError):

@@ -1,15 +1,16 @@
-"""Checks the rules that involve several fields of a trial. A broken rule raises TrialError."""
+"""Checks the rules that involve several fields of a trial, and the delays that the user injects while a trial runs.
+
+A broken rule raises TrialError.
+"""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import get_args
 
 import msgspec
 
+from ddptui.config.catalog import COMMAND, MISTAKES, ONE_PROCESS, OPERATIONS, facts_of
 from ddptui.config.fields import meaningless, remedies
-from ddptui.config.launch_modes import COMMAND, ONE_PROCESS
-from ddptui.config.own_code import check_spelling, is_own, values_of
-from ddptui.config.primitives import OPERATIONS
-from ddptui.config.strategies import MISTAKES, facts_of
 from ddptui.config.trial import (
     BOTTLENECK_FIELDS,
     KNOWN,
@@ -18,8 +19,12 @@ from ddptui.config.trial import (
     TRIAL_FIELDS,
     Bottleneck,
     Fault,
+    Site,
     Trial,
     TrialError,
+    check_spelling,
+    is_own,
+    values_of,
 )
 from ddptui.text.words import in_a_row
 
@@ -281,3 +286,50 @@ def needs_point_to_point(trial: Trial) -> tuple[str, str] | None:
 def can_share_gpu(trial: Trial) -> bool:
     """Whether ranks of the trial can share a GPU, over gloo."""
     return trial.gpus_per_rank == 1 and trial.launch not in ONE_PROCESS and needs_point_to_point(trial) is None
+
+
+TOO_LATE = "start"  # a running rank has already started
+LENGTHS_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000)  # at most 5 s: a sleep cannot be interrupted
+USUAL_MS = 20
+
+Delays = tuple[Bottleneck, ...]
+
+
+def sites(trial: Trial) -> list[Site]:
+    """The sites at which the running ranks of a trial can be delayed."""
+    return [at for at in get_args(Site) if at != TOO_LATE and _is_possible(trial, at)]
+
+
+def _is_possible(trial: Trial, at: str) -> bool:
+    try:
+        check_bottleneck(trial, Bottleneck(at=at, ranks=(0,), sleep_ms=USUAL_MS), "")
+    except TrialError:
+        return False
+    return True
+
+
+def still_to_come(bottlenecks: Sequence[Bottleneck]) -> Delays:
+    """The delays that can still affect a running rank: all but those at its start, and without slow links."""
+    return tuple(delay for delay in bottlenecks if delay.at not in (TOO_LATE, LINK))
+
+
+def delay_of(delays: Sequence[Bottleneck], rank: int, at: str) -> Bottleneck | None:
+    """The delay of a rank at a site, or None."""
+    return next((delay for delay in delays if delay.at == at and rank in delay.ranks), None)
+
+
+def without(delays: Sequence[Bottleneck], rank: int, at: str) -> Delays:
+    """The delays without any of this rank at this site. Other ranks keep their delays."""
+    left = [(delay, tuple(each for each in delay.ranks if (delay.at, each) != (at, rank))) for delay in delays]
+    return tuple(msgspec.structs.replace(delay, ranks=ranks) for delay, ranks in left if ranks)
+
+
+def with_delay(delays: Sequence[Bottleneck], rank: int, at: Site, sleep_ms: float) -> Delays:
+    """The delays with this one added. It replaces the rank's delay at the same site."""
+    return (*without(delays, rank, at), Bottleneck(at=at, ranks=(rank,), sleep_ms=sleep_ms))
+
+
+def next_length(sleep_ms: float, by: int) -> float:
+    """The next longer (by = 1) or shorter (-1) of LENGTHS_MS; the same length if there is none."""
+    others = [ms for ms in LENGTHS_MS if (ms > sleep_ms if by > 0 else ms < sleep_ms)]
+    return min(others, key=lambda ms: abs(ms - sleep_ms), default=sleep_ms)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from ddptui.config.parser import MOST_IN_NAME, NAME_RULE, NOT_IN_NAME, TRIAL_NAME, parse
 from ddptui.config.preset import Preset
 from ddptui.config.trial import TrialError
-from ddptui.config.trial_text import literal
+from ddptui.config.values import literal
 from ddptui.text.sanitize import as_text, shell_line
 from ddptui.text.words import printable
 
@@ -99,14 +99,14 @@ class Launchers(NamedTuple):
     gpus: int | None
 
 
-class Launched(NamedTuple):
+class UserCommand(NamedTuple):
     """A command for a preset. why: the lines of comment that explain it in the preset."""
 
     command: tuple[str, ...]
     why: tuple[str, ...] = ()
 
 
-def launched(script: str, arguments: tuple[str, ...], text: str, launchers: Launchers) -> Launched:
+def launched(script: str, arguments: tuple[str, ...], text: str, launchers: Launchers) -> UserCommand:
     """The command that launches a script, chosen from its text, and the comment that says why."""
     ranks = max(launchers.gpus or 0, FEWEST_RANKS)
     why_so_many = {
@@ -120,14 +120,14 @@ def launched(script: str, arguments: tuple[str, ...], text: str, launchers: Laun
     code = COMMENT.sub("", text)
     if STARTS_RANKS.search(code):
         seems = f"{script} seems to start its ranks itself, with multiprocessing. If it does not, use:"
-        return Launched(by_itself, (seems, f"command = {literal(by_torchrun)}"))
+        return UserCommand(by_itself, (seems, f"command = {literal(by_torchrun)}"))
     if LIGHTNING.search(code):
         imports = f"{script} imports Lightning, which starts the ranks itself: its Trainer's `devices` sets how many."
-        return Launched(by_itself, (imports,))
+        return UserCommand(by_itself, (imports,))
     if HAS_RANKS.search(code):
-        return Launched(by_torchrun, (why_so_many,))
+        return UserCommand(by_torchrun, (why_so_many,))
     lacks = f"{script} does not mention torch.distributed. If it trains in one process, use:"
-    return Launched(by_torchrun, (why_so_many, lacks, f"command = {literal(by_itself)}"))
+    return UserCommand(by_torchrun, (why_so_many, lacks, f"command = {literal(by_itself)}"))
 
 
 def file_name(name: str) -> str:
@@ -138,7 +138,7 @@ def file_name(name: str) -> str:
     return f"{stem}.toml"
 
 
-def preset_text(file: str, launched: Launched) -> str:
+def preset_text(file: str, launched: UserCommand) -> str:
     """The text of the preset file called `file`. Raises TrialError if TOML cannot represent the command."""
     table: dict[str, Any] = {"kind": "command", "trial": [{"command": [*launched.command]}]}
     parse(file, table, {})  # raises for what TOML cannot represent, such as a file name that is not UTF-8

@@ -10,16 +10,12 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from ddptui.config.columns import check_columns
-from ddptui.config.engine import LOCAL, EngineOptions
-from ddptui.config.fields import meaningless, meaningless_at_work, work_of
-from ddptui.config.launch_modes import COMMAND
-from ddptui.config.own_code import FIELDS as OWN_FIELDS
-from ddptui.config.own_code import SUFFIX, in_short, is_own, parsed
-from ddptui.config.preset import Chinese, Preset, Question, Reference
-from ddptui.config.trial import TRIAL_FIELDS, Trial, TrialError, TrialKind
-from ddptui.config.trial_text import off_default, parse_assignment
-from ddptui.config.values import convert, make_trial
+from ddptui.config.catalog import COMMAND
+from ddptui.config.fields import check_columns, meaningless, meaningless_at_work, work_of
+from ddptui.config.preset import LOCAL, Chinese, EngineOptions, LessonQuestion, Preset, Reference
+from ddptui.config.trial import FIELDS as OWN_FIELDS
+from ddptui.config.trial import SUFFIX, TRIAL_FIELDS, Trial, TrialError, TrialKind, in_short, is_own, parsed
+from ddptui.config.values import convert, make_trial, off_default, parse_assignment
 from ddptui.text.words import did_you_mean, listed, printable
 
 # Fields whose values need the field's name in a trial's name. Other names must not change: runs and baselines use them.
@@ -53,7 +49,7 @@ class PresetFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     matrix: dict[str, Any] = {}
     trial: tuple[dict[str, Any], ...] = ()
     reference: tuple[Reference, ...] = ()
-    question: tuple[Question, ...] = ()
+    question: tuple[LessonQuestion, ...] = ()
     zh: Chinese = Chinese()
     engine: EngineOptions = LOCAL
 
@@ -93,7 +89,7 @@ def parse(name: str, table: dict[str, Any], overrides: dict[str, Any], cores: in
     )
 
 
-def _about(question: Question, names: Sequence[str]) -> Question:
+def _about(question: LessonQuestion, names: Sequence[str]) -> LessonQuestion:
     """The question, about those of its trials that have these names; about all if none has."""
     trials = tuple(name for name in question.trials if name in names)
     text, chinese = (printable(" ".join(each.split())) for each in (question.text, question.zh))  # one line each
@@ -184,7 +180,7 @@ def edited(preset: Preset, edits: Edits) -> Preset:
     )
 
 
-def left_as_it_is(trials: Iterable[Trial], bottleneck: Any) -> dict[str, str]:
+def skipped_overrides(trials: Iterable[Trial], bottleneck: Any) -> dict[str, str]:
     """By name, the trials that `--set bottleneck=…` leaves as they are, with the reason why they cannot have it."""
     reasons = {}
     for trial in trials:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from ddptui.config.columns import check_columns
+from ddptui.config.fields import check_columns
 from ddptui.config.trial import TrialError
 from ddptui.config.values import convert
 from ddptui.text.words import Language, did_you_mean, in_a_row

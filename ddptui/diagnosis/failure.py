@@ -4,8 +4,7 @@ import re
 import signal
 from collections.abc import Mapping, Sequence
 
-from ddptui.config.own_code import own_codes
-from ddptui.config.trial import Trial
+from ddptui.config.trial import Trial, own_codes
 from ddptui.diagnosis.known_errors import is_consequence, known_error
 from ddptui.diagnosis.memory import RAN_OUT, memory_remedy
 from ddptui.diagnosis.positions import line_of, named, verb, where_in

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from ddptui.config.engine import EngineOptions
+from ddptui.config.preset import EngineOptions
 from ddptui.config.trial import Trial
 from ddptui.doctor.finding import Finding
 from ddptui.engines.checks import CHECKS, files_needed, too_few_files

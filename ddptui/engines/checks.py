@@ -15,12 +15,10 @@ from typing import NamedTuple
 
 import psutil
 
-from ddptui.config.engine import links_of
-from ddptui.config.launch_modes import ONE_PROCESS
-from ddptui.config.own_code import is_own, own_codes
+from ddptui.config.catalog import ONE_PROCESS
 from ddptui.config.parser import PresetError
-from ddptui.config.preset import start_of
-from ddptui.config.trial import Trial
+from ddptui.config.preset import links_of, start_of
+from ddptui.config.trial import Trial, is_own, own_codes
 from ddptui.engines.local import links
 from ddptui.engines.preflight_gpus import OUR_MODELS
 from ddptui.host.folders import expanded, user_data

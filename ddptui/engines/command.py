@@ -6,16 +6,16 @@ from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 
-from ddptui.config.engine import Part, links_of
-from ddptui.config.launch_modes import LAUNCH_MODES
+from ddptui.config.catalog import LAUNCH_MODES
+from ddptui.config.preset import NodeRanks, links_of
 from ddptui.config.trial import Trial, threads_per_rank
-from ddptui.config.trial_text import to_arguments
+from ddptui.config.values import to_arguments
 from ddptui.engines.local import links
 from ddptui.host.folders import python_path
 from ddptui.host.machine import steadying
 
 
-def command(trial: Trial, python: str = sys.executable, part: Part | None = None) -> list[str]:
+def command(trial: Trial, python: str = sys.executable, part: NodeRanks | None = None) -> list[str]:
     """The exact command line that starts a trial, or one node's part of it. `environment` returns its variables."""
     part = part or links.part(trial)
     rendered = [python, *_launcher(trial, part), "-m", f"workers.{trial.launch}", *arguments(trial)]
@@ -28,7 +28,7 @@ def arguments(trial: Trial) -> list[str]:
     return [argument for argument in to_arguments(trial) if argument.partition("=")[0] not in left_out]
 
 
-def _launcher(trial: Trial, part: Part | None) -> Iterable[str]:
+def _launcher(trial: Trial, part: NodeRanks | None) -> Iterable[str]:
     """torch's launcher and its options; empty if the entry point starts the ranks itself."""
     if not LAUNCH_MODES[trial.launch].by_torch:
         return []

@@ -4,10 +4,9 @@ import os
 
 import msgspec
 
-from ddptui.config.own_code import own_codes
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset, fit_to_engine
-from ddptui.config.trial import Trial, TrialError
+from ddptui.config.trial import Trial, TrialError, own_codes
 from ddptui.engines.checks import CHECKS, FILES, check_temporary_folder, check_trial, data_folder, torch_problem
 from ddptui.engines.preflight_gpus import ABOUT_GPUS, check_gpus
 from ddptui.host.network import NetworkError, choose_interface

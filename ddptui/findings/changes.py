@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ddptui.analysis.finding import ABOUT_LATE_RANK, Finding
-from ddptui.analysis.launch_log import LaunchLog
+from ddptui.analysis.launch_log import LaunchData
 from ddptui.analysis.results import Change, Culprit
 from ddptui.analysis.thinning import scaled_culprit
 from ddptui.analysis.waits import AlignedSteps
@@ -24,7 +24,7 @@ class Stretch(NamedTuple):
     findings: tuple[Finding, ...]  # about the late rank
 
 
-def stretches_of(log: LaunchLog, aligned: AlignedSteps, *, disturbed: bool) -> list[Stretch]:
+def stretches_of(log: LaunchData, aligned: AlignedSteps, *, disturbed: bool) -> list[Stretch]:
     """The stretch before any change, then one for each change; a change after the last step has no steps. disturbed:
     whether other programs disturbed the repeat."""
     totals = log.thinned.totals.values()
@@ -68,7 +68,7 @@ def _weight(stretch: Stretch) -> tuple[float, int]:
     return stretch.culprit.wait_caused_s if stretch.culprit else 0.0, len(stretch.numbers)
 
 
-def change_of_delays(log: LaunchLog, index: int, stretch: Stretch) -> Change:
+def change_of_delays(log: LaunchData, index: int, stretch: Stretch) -> Change:
     """The change that an injection caused: its time, the first step with the new delays, and the culprit since."""
     injection = log.injections[index]
     # Ranks without instruments report no steps, only when their first one began.

@@ -13,12 +13,12 @@ from ddptui.analysis.counted import all_changed, counted, paired
 from ddptui.analysis.culprit import culprit_of_repeats, verdict_for
 from ddptui.analysis.effect import beside_baseline, ratio_of
 from ddptui.analysis.finding import Kind
-from ddptui.analysis.launch_log import LaunchLog
+from ddptui.analysis.launch_log import LaunchData
 from ddptui.analysis.policy import FEWEST_STEPS
 from ddptui.analysis.primitives.results import Ratio
 from ddptui.analysis.results import Culprit, RepeatResult, Results, Spread, Summary, TrialResult, Verdict, WhatIf
+from ddptui.config.catalog import COMMAND
 from ddptui.config.fields import meaningless
-from ddptui.config.launch_modes import COMMAND
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial, threads_per_rank
 from ddptui.findings.primitives import with_ratios
@@ -37,7 +37,7 @@ class RunningResults:
         self._run = run
         self._environment = environment
         self._outcomes = dict(done)
-        self._log = LaunchLog()
+        self._log = LaunchData()
         self.results: Results = compare(preset, run, environment, self._outcomes)
 
     @property
@@ -52,7 +52,7 @@ class RunningResults:
             return False
         if outcome := outcome_of_log(self._log):
             self._outcomes[outcome.trial, outcome.repeat] = outcome
-        self._log = LaunchLog()
+        self._log = LaunchData()
         self.results = compare(self._preset, self._run, self._environment, self._outcomes)
         return True
 

@@ -11,9 +11,8 @@ from ddptui.analysis.effect import SHOWN_BY_ONE, Effect, effects, off, spread
 from ddptui.analysis.finding import Finding, Kind
 from ddptui.analysis.policy import MOST_OF_DIFFERENCE
 from ddptui.analysis.results import RepeatResult, Results, TrialResult
-from ddptui.config.own_code import in_short, is_own
 from ddptui.config.preset import Preset
-from ddptui.config.trial import Trial
+from ddptui.config.trial import Trial, in_short, is_own
 from ddptui.text.words import count
 
 

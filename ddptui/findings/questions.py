@@ -21,7 +21,7 @@ from ddptui.analysis.finding import Finding, Kind
 from ddptui.analysis.policy import EXACT_AVERAGE, HIDES, NEARLY, WAITS_ALONG_A_CHAIN
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.analysis.wait_matrix import wait_matrix
-from ddptui.config.launch_modes import ONE_PROCESS
+from ddptui.config.catalog import ONE_PROCESS
 from ddptui.config.preset import Preset
 from ddptui.config.trial import TRIAL_FIELDS, Trial
 from ddptui.findings import primitives

@@ -24,7 +24,7 @@ from ddptui.analysis.figures import (
 )
 from ddptui.analysis.finding import ABOUT_LATE_RANK
 from ddptui.analysis.gpu_work import nccl_use, repeat_gpu_figures
-from ddptui.analysis.launch_log import LaunchLog
+from ddptui.analysis.launch_log import LaunchData
 from ddptui.analysis.primitives.results import PrimitivesResult
 from ddptui.analysis.results import Loss, RepeatResult
 from ddptui.analysis.thinning import extrapolate
@@ -57,13 +57,13 @@ NO_OUTCOMES: Outcomes = MappingProxyType({})
 
 def outcome_of_messages(messages: Iterable[Message]) -> RepeatOutcome | None:
     """The outcome of a repeat from its messages; None if it was never launched."""
-    log = LaunchLog()
+    log = LaunchData()
     for message in messages:
         log.add(message)
     return outcome_of_log(log)
 
 
-def outcome_of_log(log: LaunchLog) -> RepeatOutcome | None:
+def outcome_of_log(log: LaunchData) -> RepeatOutcome | None:
     """The outcome of a repeat from its log; None if it was never launched."""
     if log.launched is None:
         return None
@@ -97,7 +97,7 @@ def outcome_of_log(log: LaunchLog) -> RepeatOutcome | None:
     )
 
 
-def _why_no_figures(log: LaunchLog) -> str | None:
+def _why_no_figures(log: LaunchData) -> str | None:
     """Why a repeat has no figures although its launcher succeeded; None: it has figures."""
     if not log.hellos:
         return "no rank sent a message"
@@ -107,7 +107,7 @@ def _why_no_figures(log: LaunchLog) -> str | None:
     return None if log.primitives.places else _why_no_steps(log)
 
 
-def _why_no_steps(log: LaunchLog) -> str | None:
+def _why_no_steps(log: LaunchData) -> str | None:
     """Why some rank has no measured step; None: every rank has one."""
     if not log.hellos:
         return "no rank sent a message"
@@ -122,7 +122,7 @@ def _why_no_steps(log: LaunchLog) -> str | None:
     return None
 
 
-def _result(log: LaunchLog, launched: Launched) -> RepeatResult:
+def _result(log: LaunchData, launched: Launched) -> RepeatResult:
     from ddptui.analysis.places import place_times
     from ddptui.analysis.window import Window  # these modules import numpy, which only judgements need
     from ddptui.findings.changes import change_of_delays, judged_stretch, stretches_of

@@ -12,8 +12,7 @@ from warnings import catch_warnings, simplefilter
 
 import msgspec
 
-from ddptui.config.own_code import FIELDS, SUFFIX, OwnCode, is_own, own_codes, parsed
-from ddptui.config.trial import Trial
+from ddptui.config.trial import FIELDS, SUFFIX, OwnCode, Trial, is_own, own_codes, parsed
 from ddptui.host.files import read_plain
 from ddptui.host.folders import module_folders
 from ddptui.text.words import MB, did_you_mean, listed

@@ -14,7 +14,7 @@ from ddptui.analysis.operations import drop_inconsistent
 from ddptui.analysis.policy import FEWEST_STEPS
 from ddptui.analysis.results import PlaceTime
 from ddptui.analysis.waits import AlignedStep, AlignedSteps, align_steps
-from ddptui.config.delays import still_to_come
+from ddptui.config.checks import still_to_come
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
 from ddptui.findings.checks import Checked

@@ -8,7 +8,7 @@ from ddptui.analysis.primitives.cells import combined
 from ddptui.analysis.primitives.collect import PrimitivesLog
 from ddptui.analysis.primitives.results import PrimitivesResult
 from ddptui.analysis.results import Results
-from ddptui.config.primitives import OPERATIONS, REDUCE_OPS, message_sizes, operations_tried, primitive_title
+from ddptui.config.catalog import OPERATIONS, REDUCE_OPS, message_sizes, operations_tried, primitive_title
 from ddptui.config.trial import Trial
 from ddptui.findings.repeat import NO_OUTCOMES, Outcomes
 from ddptui.live.state import Live

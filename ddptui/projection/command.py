@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from ddptui.analysis.launch_log import LaunchLog
-from ddptui.config.strategies import STRATEGIES
+from ddptui.analysis.launch_log import LaunchData
+from ddptui.config.catalog import STRATEGIES
 from ddptui.config.trial import Trial
 from ddptui.projection import NetworkUsed, Point, Projection, ProjectionError, Scaling, measured, model, report
 from ddptui.projection.model import Costs
@@ -80,7 +80,7 @@ def projection(runs: Path, name: str, options: ProjectOptions) -> Projection:
     )
 
 
-def _beside(point: Point, launches: Mapping[tuple[str, int], Sequence[LaunchLog]]) -> Point:
+def _beside(point: Point, launches: Mapping[tuple[str, int], Sequence[LaunchData]]) -> Point:
     """The point with the measured step added, if there is one. launches: logs of measured launches, keyed by strategy
     and number of ranks."""
     if not (logs := launches.get((point.strategy, point.ranks))):
@@ -89,7 +89,7 @@ def _beside(point: Point, launches: Mapping[tuple[str, int], Sequence[LaunchLog]
     return replace(point, measured_ms=ms, error=point.step_ms / ms - 1, disturbed=disturbed)
 
 
-def _reservations(run: Run, trial: Trial, logs: Sequence[LaunchLog], repeats: int) -> list[str]:
+def _reservations(run: Run, trial: Trial, logs: Sequence[LaunchData], repeats: int) -> list[str]:
     """Warnings to show before the results: launches are missing in the run, or were disturbed."""
     sentences = []
     part = f"{len(logs)} of {count(repeats, 'repeat')} of {trial.name}"

@@ -15,12 +15,12 @@ from msgspec.structs import replace
 from ddptui.analysis.clock_error import exceeds_waits, wait_uncertainty
 from ddptui.analysis.disturbance import takes_cores
 from ddptui.analysis.figures import other_load
-from ddptui.analysis.launch_log import LaunchLog, launch_logs
+from ddptui.analysis.launch_log import LaunchData, launch_logs
 from ddptui.analysis.operations import OperationKey, operation_keys
 from ddptui.analysis.outline import ResultsOutline
 from ddptui.analysis.waits import AlignedStep, RankStep
+from ddptui.config.catalog import facts_of
 from ddptui.config.preset import Preset
-from ddptui.config.strategies import facts_of
 from ddptui.config.trial import Trial
 from ddptui.projection import ProjectionError
 from ddptui.projection.model import Costs, MeasuredCall, MeasuredTrial, Work, fit_costs
@@ -38,7 +38,7 @@ CLEAN = ("all_reduce", "reduce", "broadcast")  # gloo makes no copies for these,
 MEASURE, STATE = "measure the network (--network RUN)", "state the network (--alpha, --gbps)"  # remedies
 
 
-def choose_trial(run: Run, preset: Preset, name: str | None) -> tuple[Trial, list[LaunchLog]]:
+def choose_trial(run: Run, preset: Preset, name: str | None) -> tuple[Trial, list[LaunchData]]:
     """The trial to project, with its completed launches: the named trial, or else the baseline, or else the first that
     can be projected. Raises ProjectionError."""
     if preset.kind == "primitives":
@@ -57,7 +57,7 @@ def choose_trial(run: Run, preset: Preset, name: str | None) -> tuple[Trial, lis
     raise ProjectionError(refusals[0])
 
 
-def obstacle(trial: Trial, logs: Sequence[LaunchLog]) -> str:
+def obstacle(trial: Trial, logs: Sequence[LaunchData]) -> str:
     """Why a trial cannot be projected; empty if it can. logs: its completed launches."""
     facts = facts_of(trial.strategy)
     obstacles = {
@@ -72,7 +72,7 @@ def obstacle(trial: Trial, logs: Sequence[LaunchLog]) -> str:
     return next((why for why, applies in obstacles.items() if applies), "")
 
 
-def completed_launches(run: Run, preset: Preset, trial: Trial) -> list[LaunchLog]:
+def completed_launches(run: Run, preset: Preset, trial: Trial) -> list[LaunchData]:
     """The logs of the trial's launches that ended well and whose delays the user did not change."""
     numbers = range(1, preset.repeats + 1)
     logs = [log for number in numbers for log in launch_logs(run.messages(trial.name, number)) if log.ended]
@@ -98,21 +98,21 @@ def _without_scale(trial: Trial, strong: bool) -> tuple[Trial, Fraction]:
     return replace(trial, bottleneck=delays, **same, **length), batch
 
 
-def step_ms(logs: Iterable[LaunchLog]) -> float:
+def step_ms(logs: Iterable[LaunchData]) -> float:
     """The train time per step in ms, mean over the launches, with or without instruments."""
     return fmean(max((span.end_ns - span.begin_ns) / span.steps for span in _train_spans(log)) for log in logs) / MS
 
 
-def is_disturbed(log: LaunchLog) -> bool:
+def is_disturbed(log: LaunchData) -> bool:
     """Whether other programs took cores from the ranks."""
     return takes_cores(other_load(log.loads, _train_spans(log)))
 
 
-def _train_spans(log: LaunchLog) -> list[Trained]:
+def _train_spans(log: LaunchData) -> list[Trained]:
     return [span for rank in log.hellos if (span := log.span(rank))]
 
 
-def measured_trial(trial: Trial, logs: Sequence[LaunchLog]) -> MeasuredTrial:
+def measured_trial(trial: Trial, logs: Sequence[LaunchData]) -> MeasuredTrial:
     """The measurements of a trial's launches, all of which must have ended well. Raises ProjectionError."""
     launches = [steps for log in logs if (steps := log.align_measured().steps)]
     if not launches:

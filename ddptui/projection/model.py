@@ -16,7 +16,7 @@ from random import Random
 from statistics import fmean
 from typing import NamedTuple
 
-from ddptui.config.strategies import STRATEGIES
+from ddptui.config.catalog import STRATEGIES
 from ddptui.projection import Point, ProjectionError
 from ddptui.text.words import MS_PER_S
 

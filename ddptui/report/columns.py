@@ -1,6 +1,6 @@
 """The columns of the table that compares trials: the text of each cell.
 
-A new column needs an entry in _COLUMNS, and its description in ddptui/config/columns.py.
+A new column needs an entry in _COLUMNS, and its description in ddptui/config/fields.py.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -12,11 +12,11 @@ from typing import Any
 from ddptui.analysis.correctness import diverged, is_multiple, is_on_some_ranks, is_own, is_partly_right, is_weighted
 from ddptui.analysis.counted import counted
 from ddptui.analysis.results import RepeatResult
-from ddptui.config import strategies
-from ddptui.config.columns import MEANINGS
-from ddptui.config.launch_modes import ONE_PROCESS
-from ddptui.config.own_code import in_short
-from ddptui.config.trial_text import describe_average, describe_bottleneck, describe_fault
+from ddptui.config import catalog
+from ddptui.config.catalog import ONE_PROCESS
+from ddptui.config.fields import MEANINGS
+from ddptui.config.trial import in_short
+from ddptui.config.values import describe_average, describe_bottleneck, describe_fault
 from ddptui.report.bars import signed
 from ddptui.report.ranks import in_all, known, memory
 from ddptui.report.rows import (
@@ -109,7 +109,7 @@ def aggregation(row: Row) -> str:
     """The time of the aggregation in ms, or the mark of a note if the median step has no aggregation."""
     if row.trial.strategy == "none" or row.trial.launch == "single" or not row.result.repeats:
         return NOTHING
-    if not strategies.averages_after_backward(row.trial.strategy or "none", row.trial.mistake):
+    if not catalog.averages_after_backward(row.trial.strategy or "none", row.trial.mistake):
         return IN_BACKWARD
     if row.trial.every > 1 and row.trial.launch != "dp":  # DataParallel gathers in every step
         return IN_SOME_STEPS
@@ -124,7 +124,7 @@ def _wait(row: Row) -> str:
 
 def _overlap(row: Row) -> str:
     """The overlap in percent, for strategies that send while backward runs."""
-    if row.trial.launch in ONE_PROCESS or not strategies.facts_of(row.trial.strategy).overlaps:
+    if row.trial.launch in ONE_PROCESS or not catalog.facts_of(row.trial.strategy).overlaps:
         return NOTHING
     return _median("overlap", ".0%")(row)
 
@@ -144,7 +144,7 @@ def _average(row: Row) -> str:
     if averaging.error is None or averaging.worst_error is None:
         return "not finite"
     if averaging.right:
-        lossy = row.trial.strategy and strategies.facts_of(row.trial.strategy).rounding
+        lossy = row.trial.strategy and catalog.facts_of(row.trial.strategy).rounding
         return f"± {averaging.error:.1g}" if lossy else RIGHT
     if averaging.right is None:  # no bound is known for this strategy
         return f"off {averaging.error:.0%}"

@@ -14,10 +14,10 @@ from ddptui.analysis.extent import finished
 from ddptui.analysis.finding import Kind
 from ddptui.analysis.policy import MATTERS
 from ddptui.analysis.results import Change, RepeatResult, Results, TrialResult
-from ddptui.config.launch_modes import LAUNCH_MODES
+from ddptui.config.catalog import LAUNCH_MODES
 from ddptui.config.preset import Preset, Reference
 from ddptui.config.trial import Bottleneck
-from ddptui.config.trial_text import describe_bottleneck
+from ddptui.config.values import describe_bottleneck
 from ddptui.findings.questions import why_none
 from ddptui.findings.words import evidence, in_sentences, remedy, short, where
 from ddptui.report import gpus, ranks

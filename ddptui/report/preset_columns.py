@@ -7,10 +7,9 @@ import msgspec
 
 from ddptui.analysis.results import Results
 from ddptui.config.fields import FIELDS
-from ddptui.config.own_code import in_short
 from ddptui.config.preset import Preset
-from ddptui.config.trial import Trial
-from ddptui.config.trial_text import describe_average, describe_bottleneck, describe_fault
+from ddptui.config.trial import Trial, in_short
+from ddptui.config.values import describe_average, describe_bottleneck, describe_fault
 from ddptui.text.sanitize import shell_line
 from ddptui.text.tables import Column, Filled, fill, telling
 from ddptui.text.words import NOTHING, count, size

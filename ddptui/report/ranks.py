@@ -6,8 +6,8 @@ from typing import Any
 from ddptui.analysis.primitives.results import NcclUse
 from ddptui.analysis.results import RankResult, Results, TrialResult
 from ddptui.analysis.time_source import is_timed_by_device
+from ddptui.config.catalog import facts_of
 from ddptui.config.preset import Preset
-from ddptui.config.strategies import facts_of
 from ddptui.report.rows import grouped
 from ddptui.text.tables import Column, Filled, Table, cell_at, fill, telling
 from ddptui.text.words import NOTHING, count, digits, part_of, percent, seconds, size, size_unit

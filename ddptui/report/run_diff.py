@@ -11,7 +11,7 @@ from ddptui.analysis.effect import beside_baseline
 from ddptui.analysis.extent import finished
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.trial import Bottleneck
-from ddptui.config.trial_text import describe_bottleneck
+from ddptui.config.values import describe_bottleneck
 from ddptui.report.rows import grouped, who
 from ddptui.text.words import NOTHING
 

@@ -8,7 +8,7 @@ from ddptui.analysis.cautions import Caution
 from ddptui.analysis.counted import why_left_out
 from ddptui.analysis.results import RepeatResult, Results
 from ddptui.config.preset import Preset
-from ddptui.config.trial_text import describe_bottleneck
+from ddptui.config.values import describe_bottleneck
 from ddptui.report import lessons
 from ddptui.report.blocks import Block, Drawing, Heading, Notes, as_markdown, as_text
 from ddptui.report.columns import AT_LEAST, IN_BACKWARD, IN_SOME_STEPS, columns_of

@@ -2,9 +2,8 @@
 
 import shlex
 
-from ddptui.config.engine import EngineOptions, Part
-from ddptui.config.launch_modes import COMMAND, LAUNCH_MODES, ONE_PROCESS
-from ddptui.config.preset import OF_SEVERAL_HOSTS, Preset
+from ddptui.config.catalog import COMMAND, LAUNCH_MODES, ONE_PROCESS
+from ddptui.config.preset import OF_SEVERAL_HOSTS, EngineOptions, NodeRanks, Preset
 from ddptui.config.trial import Trial
 from ddptui.engines import command as launch
 from ddptui.engines.join import engine as joined
@@ -45,7 +44,7 @@ def _how_to_start(trial: Trial, engine: EngineOptions) -> list[str]:
     return [] if engine.name == "slurm" else _command_lines(trial)
 
 
-def _command_lines(trial: Trial, part: Part | None = None) -> list[str]:
+def _command_lines(trial: Trial, part: NodeRanks | None = None) -> list[str]:
     """The lines of a shell command, with its environment variables in front."""
     if part is None:
         variables, command = launch.environment(trial, available_cores()), launch.command(trial)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TextIO
 
 from ddptui.analysis.extent import shortfall
-from ddptui.config.launch_modes import LAUNCH_MODES
+from ddptui.config.catalog import LAUNCH_MODES
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
 from ddptui.config.settings import KEYS

@@ -17,7 +17,7 @@ import msgspec
 
 from ddptui.analysis.cautions import MOST_OTHER_LOAD
 from ddptui.analysis.clock_probes import Probes
-from ddptui.config.launch_modes import COMMAND
+from ddptui.config.catalog import COMMAND
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck, Trial
 from ddptui.engines.base import Engine, LaunchRefused

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from copy import deepcopy
 
 from ddptui.analysis.clock_sync import Clocks
-from ddptui.analysis.launch_log import LaunchLog
+from ddptui.analysis.launch_log import LaunchData
 from ddptui.config.preset import Preset
 from ddptui.findings.repeat import RepeatOutcome, outcome_of_log
 from ddptui.live.fold import fold
@@ -149,7 +149,7 @@ class Recording:
     def _read(self, run: Run, preset: Preset) -> list[RecordedLaunch]:
         sittings, launches, events, most = Sittings(), list[RecordedLaunch](), 0, MOST_EVENTS
         for journal in run.journals(preset):
-            log = LaunchLog()
+            log = LaunchData()
             launches.append(launch := RecordedLaunch(log.clocks))
             with raising_run_error(journal):
                 for message in read_messages(journal, self.unread):

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-from ddptui.analysis.launch_log import LaunchLog, injected_delay_s, launch_logs, steps_within
+from ddptui.analysis.launch_log import LaunchData, injected_delay_s, launch_logs, steps_within
 from ddptui.analysis.results import ConfidenceInterval
 from ddptui.analysis.thinning import StepsByRank
+from ddptui.config.catalog import facts_of
 from ddptui.config.preset import Preset
-from ddptui.config.strategies import facts_of
 from ddptui.config.trial import Bottleneck, Site, Trial
 from ddptui.host.machine import describe
 from ddptui.run import lab
@@ -100,7 +100,7 @@ def delays_of(mode: str) -> tuple[Bottleneck, ...]:
     return tuple(delays)
 
 
-def _found(trial: Trial, log: LaunchLog) -> dict[str, str]:
+def _found(trial: Trial, log: LaunchData) -> dict[str, str]:
     """The text of the cell of each site, and of the window without a delay; a wrong one begins with "!"."""
     assert log.ended is not None
     if log.ended.status != "ok":

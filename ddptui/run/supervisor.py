@@ -9,7 +9,7 @@ from statistics import mean
 import psutil
 
 from ddptui.analysis.clock_sync import Clocks, in_console_time
-from ddptui.config.launch_modes import ONE_PROCESS
+from ddptui.config.catalog import ONE_PROCESS
 from ddptui.config.trial import Trial
 from ddptui.diagnosis import failure
 from ddptui.diagnosis.positions import Stall, records_kept

@@ -8,7 +8,7 @@ from itertools import product
 from pathlib import Path
 
 from ddptui.analysis.correctness import differing_names
-from ddptui.config.launch_modes import ONE_PROCESS
+from ddptui.config.catalog import ONE_PROCESS
 from ddptui.host.rank_side import Child, NoAnswer
 from ddptui.store.runs import Run, RunError
 from ddptui.text.words import count

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 from ddptui.config.preset import Preset
 from ddptui.engines.join.ticket import Ticket
-from ddptui.engines.local.foreign import ForeignLaunch, Terms, start_for_console_elsewhere
+from ddptui.engines.local.foreign import CommandLaunch, Terms, start_for_console_elsewhere
 from ddptui.findings.compare import RunningResults
 from ddptui.host.machine import describe
 from ddptui.report import table
@@ -62,7 +62,7 @@ def join(ticket: Ticket, command: Sequence[str]) -> int:
         return exit_code_of(start_for_console_elsewhere(command, ticket.watching, way, Path(folder)))
 
 
-def exit_code_of(launch: ForeignLaunch) -> int:
+def exit_code_of(launch: CommandLaunch) -> int:
     """Wait for the end of a command. Returns its exit code as a shell would: 128 + number for a signal."""
     code = launch.wait(tell)
     return code if code >= 0 else 128 - code

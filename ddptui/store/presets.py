@@ -8,13 +8,11 @@ from typing import Any, NamedTuple
 import msgspec
 import tomli_w
 
-from ddptui.config.engine import LOCAL, EngineOptions
 from ddptui.config.fields import meaningless
 from ddptui.config.parser import NO_EDITS, Edits, PresetError, edited, parse
-from ddptui.config.preset import Preset
+from ddptui.config.preset import LOCAL, EngineOptions, Preset
 from ddptui.config.trial import Trial, TrialError
-from ddptui.config.trial_text import off_default
-from ddptui.config.values import convert
+from ddptui.config.values import convert, off_default
 from ddptui.host import machine
 from ddptui.host.folders import lab_root, user_config
 from ddptui.host.own_code import located

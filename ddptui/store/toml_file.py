@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ddptui.config.toml import read_toml
+from ddptui.config.values import read_toml
 from ddptui.host.files import read_plain
 
 MOST_BYTES = 2**20

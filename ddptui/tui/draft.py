@@ -12,20 +12,11 @@ from typing import NamedTuple
 import msgspec
 
 from ddptui.config.fields import FIELDS, kind, meaningless, work_of
-from ddptui.config.own_code import FIELDS as OWN_FIELDS
-from ddptui.config.parser import (
-    BOTTLENECK,
-    MOST_REPEATS,
-    Edits,
-    PresetError,
-    edited,
-    left_as_it_is,
-    read_changes,
-)
+from ddptui.config.parser import BOTTLENECK, MOST_REPEATS, Edits, PresetError, edited, read_changes, skipped_overrides
 from ddptui.config.preset import Preset
+from ddptui.config.trial import FIELDS as OWN_FIELDS
 from ddptui.config.trial import Trial, TrialError
-from ddptui.config.trial_text import describe_bottleneck, parse_assignment
-from ddptui.config.values import IN_WORDS
+from ddptui.config.values import IN_WORDS, describe_bottleneck, parse_assignment
 from ddptui.engines.preflight import prepare
 from ddptui.store.presets import load
 from ddptui.text.words import NOTHING, did_you_mean, in_a_row, listed
@@ -152,7 +143,7 @@ def validate(draft: Draft) -> Validation:
     try:
         made = preset(draft)
         if BOTTLENECK in draft.changes:
-            left = left_as_it_is(made.trials, parse_assignment(f"{BOTTLENECK}={draft.changes[BOTTLENECK]}")[1])
+            left = skipped_overrides(made.trials, parse_assignment(f"{BOTTLENECK}={draft.changes[BOTTLENECK]}")[1])
         read_line(draft.unread)
         return Validation(made, prepare(made, to_be_started=False), "", left)
     except PresetError as error:

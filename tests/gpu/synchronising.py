@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from ddptui.config.strategies import STRATEGIES
+from ddptui.config.catalog import STRATEGIES
 from ddptui.config.trial import Trial
 from ddptui.wire.messages import RankMessage
 from workers.aggregate import strategy_of

@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ddptui.config.strategies import STRATEGIES
+from ddptui.config.catalog import STRATEGIES
 from ddptui.config.trial import Trial
 from ddptui.wire.messages import Audit
 from tests.numerics import odd_models

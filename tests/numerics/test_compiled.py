@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ddptui.config.strategies import EXACT
+from ddptui.config.catalog import EXACT
 from ddptui.config.trial import Trial
 from tests.numerics.ranks import Learned, Said, learn, leave_behind, run
 from workers.aggregate import strategy_of

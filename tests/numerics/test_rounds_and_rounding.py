@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ddptui.analysis.correctness import error_bound
-from ddptui.config.strategies import EXACT, STRATEGIES
+from ddptui.config.catalog import EXACT, STRATEGIES
 from ddptui.config.trial import Trial
 from tests.numerics.ranks import Learned, Said, learn, leave_behind, run
 from workers import train as loop

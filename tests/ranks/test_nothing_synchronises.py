@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ddptui.config.strategies import STRATEGIES
+from ddptui.config.catalog import STRATEGIES
 from ddptui.config.trial import Trial
 from ddptui.wire.messages import RankMessage, Ready, Step
 from tests.support.builders import done

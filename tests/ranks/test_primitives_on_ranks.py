@@ -11,8 +11,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from ddptui.config.primitives import OPERATIONS, REDUCE_OPS, ReduceOpName
-from ddptui.config.strategies import COMPOSITES
+from ddptui.config.catalog import COMPOSITES, OPERATIONS, REDUCE_OPS, ReduceOpName
 from ddptui.config.trial import Trial
 from ddptui.config.values import make_trial
 from tests.support.torches import GLOO_ONLY_SUMS, GLOO_REFUSES

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from ddptui.cli import main
-from ddptui.config.trial_text import parse_assignment
+from ddptui.config.values import parse_assignment
 from ddptui.engines.preflight_gpus import ABOUT_GPUS, needs
 from ddptui.host.folders import lab_root
 from ddptui.host.gpus import surely_none

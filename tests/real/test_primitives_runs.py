@@ -8,7 +8,7 @@ from typing import Any
 import psutil
 import pytest
 
-from ddptui.config.primitives import OPERATIONS
+from ddptui.config.catalog import OPERATIONS
 from ddptui.engines.local.warm import WarmParent
 from ddptui.wire.messages import Heartbeat, Hello
 from ddptui.wire.records import Launched, Message

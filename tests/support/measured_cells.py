@@ -8,8 +8,8 @@ import msgspec
 
 from ddptui.analysis.primitives.results import BufferView, Cell, PrimitivesResult, RankView, TimeUs, View
 from ddptui.analysis.results import Results
+from ddptui.config.catalog import primitive_facts
 from ddptui.config.preset import Preset
-from ddptui.config.primitives import primitive_facts
 from ddptui.findings.compare import compare
 from tests.support.builders import preset_of
 

@@ -10,7 +10,7 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Button, TextArea
 
-from ddptui.config.preset import Question
+from ddptui.config.preset import LessonQuestion
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import ANSWERS, Run
 from ddptui.tui.app import Console
@@ -120,7 +120,7 @@ async def test_a_preset_without_questions_has_no_key_for_them(tmp_path: Path) ->
 async def test_primitives_are_asked_about_when_they_are_over(tmp_path: Path) -> None:
     ended = primitive_recordings.over()
     shutil.copytree(ended.run.folder, tmp_path / "run")
-    preset = msgspec.structs.replace(ended.preset, questions=(Question(text=FIRST),))
+    preset = msgspec.structs.replace(ended.preset, questions=(LessonQuestion(text=FIRST),))
     async with on(PrimitivesScreen(EndedRun(Run(tmp_path / "run"), preset, ended.results))) as (app, pilot, _):
         await shows(pilot, "A Answer")
         assert "1 question, 0 answered" in " ".join(seen(app).split())

@@ -9,7 +9,7 @@ import pytest
 from ddptui.config.parser import PresetError, read_changes
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck
-from ddptui.config.trial_text import parse_assignment
+from ddptui.config.values import parse_assignment
 from ddptui.engines.preflight import prepare
 from ddptui.store import own_presets
 from ddptui.store.presets import load, preset_paths

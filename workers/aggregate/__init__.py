@@ -5,8 +5,7 @@ from importlib import import_module
 
 from torch import Tensor, nn
 
-from ddptui.config.own_code import in_short, is_own
-from ddptui.config.trial import Trial
+from ddptui.config.trial import Trial, in_short, is_own
 from workers.aggregate.mistakes import MISTAKES
 from workers.aggregate.strategy import Strategy
 from workers.own_code import check_call, load_own

@@ -9,7 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from ddptui.config.primitives import ReduceOpName
+from ddptui.config.catalog import ReduceOpName
 
 PERIOD = 65_521  # a prime, so that no two blocks of a usual size of the same rank are equal
 LARGEST = 251  # the sum over 1024 ranks stays below 2**24, up to which float32 is exact for integers

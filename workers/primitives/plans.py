@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import torch
 
-from ddptui.config.primitives import OPERATIONS, REDUCE_OPS, ReduceOpName, message_sizes, operations_tried
+from ddptui.config.catalog import OPERATIONS, REDUCE_OPS, ReduceOpName, message_sizes, operations_tried
 from ddptui.config.trial import Trial
 from workers.aggregate import strategy_class
 from workers.primitives import PRIMITIVES

@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ddptui.config.primitives import ReduceOpName
+from ddptui.config.catalog import ReduceOpName
 from workers.primitives.numbers import Numbers
 
 OPS = {

@@ -9,7 +9,7 @@ from statistics import median
 
 import torch
 
-from ddptui.config.primitives import OPERATIONS
+from ddptui.config.catalog import OPERATIONS
 from ddptui.wire.messages import Buffer, Done, Position, Ready, Shown, Timed
 from workers.instruments.cuda_clock import clock_of
 from workers.instruments.output import print_line

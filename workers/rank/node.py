@@ -7,7 +7,7 @@ import os
 import sys
 from typing import NamedTuple
 
-from ddptui.config.engine import spread
+from ddptui.config.preset import spread
 from ddptui.config.trial import Trial
 from ddptui.host.network import NetworkError, interface_towards, resolve
 

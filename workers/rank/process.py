@@ -16,10 +16,9 @@ from pathlib import Path
 
 import torch
 
-from ddptui.config.launch_modes import ONE_PROCESS
-from ddptui.config.own_code import own_codes
-from ddptui.config.trial import Trial, TrialError, threads_per_rank
-from ddptui.config.trial_text import from_arguments
+from ddptui.config.catalog import ONE_PROCESS
+from ddptui.config.trial import Trial, TrialError, own_codes, threads_per_rank
+from ddptui.config.values import from_arguments
 from ddptui.host.clock import own_clock
 from ddptui.host.machine import available_cores
 from ddptui.wire.connection import HUB, LINKS, LOGS, TOKEN

@@ -19,7 +19,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ddptui.config.strategies import EXACT
+from ddptui.config.catalog import EXACT
 from ddptui.wire.messages import Audit
 from workers.aggregate.strategy import Strategy, broadcast_flat, gradients_of
 from workers.rank.process import Rank

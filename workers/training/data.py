@@ -13,8 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.data import Dataset, DistributedSampler
 
-from ddptui.config.own_code import in_short, is_own
-from ddptui.config.trial import Trial
+from ddptui.config.trial import Trial, in_short, is_own
 from workers.own_code import load_own
 
 DIGITS = Path(__file__).parent / "datasets" / "digits.npz"

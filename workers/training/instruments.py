@@ -5,8 +5,8 @@ from types import CodeType
 
 from torch import nn
 
-from ddptui.config.own_code import is_own
-from ddptui.config.strategies import facts_of
+from ddptui.config.catalog import facts_of
+from ddptui.config.trial import is_own
 from workers.instruments.clock import Clock
 from workers.instruments.progress import Progress, SummaryProgress
 from workers.instruments.sampler import Named

@@ -9,8 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torchvision import models as torchvision_models
 
-from ddptui.config.own_code import in_short, is_own, parsed
-from ddptui.config.trial import SHAPES, Trial
+from ddptui.config.trial import SHAPES, Trial, in_short, is_own, parsed
 from ddptui.text.words import did_you_mean
 from workers.own_code import load_own
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from ddptui.analysis.primitives.results import Cell, PrimitivesResult, TimeUs
-from ddptui.config.primitives import ReduceOpName, primitive_title
+from ddptui.config.catalog import ReduceOpName, primitive_title
 from ddptui.text.words import US_IN_S
 
 

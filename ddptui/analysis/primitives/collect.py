@@ -7,8 +7,7 @@ from typing import TypeVar, cast, get_args
 import msgspec
 
 from ddptui.analysis.primitives.results import Cell, NcclUse, PrimitivesResult, RankView, TimeUs, View
-from ddptui.config.primitives import OPERATIONS, Cadence, ReduceOpName, primitive_facts
-from ddptui.config.strategies import COMPOSITES
+from ddptui.config.catalog import COMPOSITES, OPERATIONS, Cadence, ReduceOpName, primitive_facts
 from ddptui.text.words import US
 from ddptui.wire.messages import Hello, Shown, Timed
 

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from ddptui.config.primitives import Cadence, ReduceOpName
+from ddptui.config.catalog import Cadence, ReduceOpName
 from ddptui.wire.limits import Name, Word
 
 

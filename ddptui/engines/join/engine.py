@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
-from ddptui.config.engine import EngineOptions, Part, spread
-from ddptui.config.launch_modes import ONE_PROCESS
-from ddptui.config.preset import start_of
+from ddptui.config.catalog import ONE_PROCESS
+from ddptui.config.preset import EngineOptions, NodeRanks, spread, start_of
 from ddptui.config.trial import Trial
-from ddptui.config.trial_text import to_arguments
+from ddptui.config.values import to_arguments
 from ddptui.engines import command as launch
 from ddptui.engines.base import LAUNCHER_LOG, REMOTE_SILENCE_S, Engine, Launch
 from ddptui.engines.hub import Hub
@@ -72,10 +71,10 @@ class JoinEngine(Engine):
         return None
 
 
-def parts_of(trial: Trial, nodes: int, address: str = "NODE_0", port: int = 0) -> list[Part]:
+def parts_of(trial: Trial, nodes: int, address: str = "NODE_0", port: int = 0) -> list[NodeRanks]:
     """The part of each node, with consecutive ranks. A trial of one process has one part."""
     blocks = spread(1 if trial.launch in ONE_PROCESS else trial.world_size, nodes)
-    return [Part(node, len(blocks), ranks, address, port) for node, ranks in enumerate(blocks)]
+    return [NodeRanks(node, len(blocks), ranks, address, port) for node, ranks in enumerate(blocks)]
 
 
 @dataclass
@@ -86,7 +85,7 @@ class JoinedLaunch(Launch):
     trial: Trial
     repeat: RepeatJournal
     hub: Hub
-    _parts: list[Part] = field(default_factory=list)  # empty until the launch begins
+    _parts: list[NodeRanks] = field(default_factory=list)  # empty until the launch begins
     _lost: Member | None = None  # the first node that was lost
     _missing: int = 0  # number of missing nodes at the last check
 

@@ -4,7 +4,7 @@ watch --join TICKET -- COMMAND`. The console starts and ends no process there.""
 from contextlib import suppress
 from pathlib import Path
 
-from ddptui.config.engine import EngineOptions
+from ddptui.config.preset import EngineOptions
 from ddptui.config.trial import Trial
 from ddptui.engines.base import Engine, Launch
 from ddptui.engines.hub import Hub

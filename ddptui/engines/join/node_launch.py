@@ -3,10 +3,10 @@
 import tempfile
 from pathlib import Path
 
-from ddptui.config.engine import Part
-from ddptui.config.launch_modes import ONE_PROCESS
+from ddptui.config.catalog import ONE_PROCESS
+from ddptui.config.preset import NodeRanks
 from ddptui.config.trial import Trial
-from ddptui.config.trial_text import from_arguments
+from ddptui.config.values import from_arguments
 from ddptui.engines import command as launch
 from ddptui.engines.join.engine import parts_of
 from ddptui.engines.local.engine import rank_variables, start_local
@@ -69,7 +69,7 @@ class NodeLaunch:
         return LaunchEnded(number=self.number, exit_code=ENDED_BY_CONSOLE if code is None else code, logs=logs)
 
 
-def _check_meeting(trial: Trial, part: Part, message: Begin, address: str) -> None:
+def _check_meeting(trial: Trial, part: NodeRanks, message: Begin, address: str) -> None:
     """Raises JoinError if the ranks could not meet, in the file or at the port of node 0."""
     if trial.init_method != "file":
         if part.node == 0 and part.nodes > 1 and not is_free(address, part.port):

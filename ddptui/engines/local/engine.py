@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 import psutil
 
+from ddptui.config.catalog import COMMAND, LAUNCH_MODES
 from ddptui.config.fields import FIELDS
-from ddptui.config.launch_modes import COMMAND, LAUNCH_MODES
 from ddptui.config.preset import start_of
 from ddptui.config.trial import StartKind, Trial
 from ddptui.diagnosis.stall import WORKING

@@ -43,7 +43,7 @@ class Terms:
     every: int = 1  # only every n-th step is reported
     checks: bool = True  # ranks read what the checks compare
     lines: bool = True  # ranks sample the lines of the training's thread
-    launch: "ForeignLaunch | None" = field(default=None, init=False)  # the last launch
+    launch: "CommandLaunch | None" = field(default=None, init=False)  # the last launch
 
     @property
     def saw_nothing(self) -> bool:
@@ -79,7 +79,7 @@ class Terms:
 
     def start_command(
         self, command: Sequence[str], environment: Mapping[str, str], folder: Path, relay: Relay
-    ) -> "ForeignLaunch":
+    ) -> "CommandLaunch":
         """Start a command whose ranks report to a relay. If that fails, the relay is ended. folder: for the files that
         describe the command. Raises LaunchRefused, OSError."""
         console = (folder / CONSOLE_FILE).absolute()
@@ -97,13 +97,13 @@ class Terms:
             relay.close()
             why = NOT_FOUND if isinstance(error, FileNotFoundError) else f"{error.strerror}: nothing was started"
             raise LaunchRefused(f"{command[0]}: {why}") from None
-        self.launch = ForeignLaunch(process, folder, relay, self)
+        self.launch = CommandLaunch(process, folder, relay, self)
         return self.launch
 
 
 def start_for_console_elsewhere(
     command: Sequence[str], watching: Watching, way: Mapping[str, str], folder: Path
-) -> "ForeignLaunch":
+) -> "CommandLaunch":
     """Start a command on this host whose ranks a console on another host watches. way: the environment variables by
     which they reach that console. folder: an empty folder. Raises LaunchRefused, OSError."""
     relay = Relay(folder / CONSOLE_FILE, folder, way, watching, ends_training=False)
@@ -115,7 +115,7 @@ def own_variables(trial: Trial) -> dict[str, str]:
     return dict(variable.split("=", 1) for variable in trial.env)
 
 
-class ForeignLaunch(TrainingLaunch):
+class CommandLaunch(TrainingLaunch):
     """A command that this process has started."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", folder: Path, relay: Relay, terms: Terms) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from ddptui.config.engine import Links, Part, links_of
+from ddptui.config.preset import Links, NodeRanks, links_of
 from ddptui.config.trial import Trial
 from ddptui.wire.connection import LINKS
 
@@ -38,14 +38,14 @@ RIGHTS = "root on Linux: `sudo`, or in a container `--cap-add NET_ADMIN --cap-ad
 KERNEL = "the kernel needs veth, bridge and sch_tbf: `modprobe -a veth bridge sch_tbf`"
 
 
-def part(trial: Trial) -> Part | None:
+def part(trial: Trial) -> NodeRanks | None:
     """The rendezvous of a trial with links; None: the trial has no links."""
     return None if links_of(trial) is None else _part(trial.world_size)
 
 
-def _part(world_size: int) -> Part:
+def _part(world_size: int) -> NodeRanks:
     # one node, but not localhost: in a network namespace of its own, a rank cannot reach others by localhost
-    return Part(node=0, nodes=1, ranks=range(world_size), address=SWITCH, port=PORT)
+    return NodeRanks(node=0, nodes=1, ranks=range(world_size), address=SWITCH, port=PORT)
 
 
 def wrapped(command: list[str], links: Links | None) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from ddptui.config.engine import EngineOptions
+from ddptui.config.preset import EngineOptions
 from ddptui.engines.base import LaunchRefused
 from ddptui.engines.slurm import keeper, states
 from ddptui.engines.slurm.keeper import SlurmError, UnknownJob, run

@@ -5,8 +5,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from ddptui.config.engine import OF_SBATCH, EngineOptions
-from ddptui.config.launch_modes import ONE_PROCESS
+from ddptui.config.catalog import ONE_PROCESS
+from ddptui.config.preset import OF_SBATCH, EngineOptions
 from ddptui.config.trial import Trial
 from ddptui.engines.join.engine import TICKET, parts_of
 from ddptui.engines.slurm.keeper import SlurmError

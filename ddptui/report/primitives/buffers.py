@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 
 from ddptui.analysis.primitives.results import BufferView, View
-from ddptui.config.primitives import OPERATIONS, primitive_title
+from ddptui.config.catalog import OPERATIONS, primitive_title
 from ddptui.report.rows import grouped
 from ddptui.text.drawing import Line, Span, width_of, wrap
 from ddptui.text.words import NOTHING, listed, sentence

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from ddptui.analysis.primitives.cells import PrimitiveKey, by_operation
 from ddptui.analysis.primitives.results import PrimitivesResult
-from ddptui.config.primitives import primitive_facts
+from ddptui.config.catalog import primitive_facts
 from ddptui.text.drawing import (
     Frame,
     Line,

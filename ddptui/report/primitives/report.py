@@ -14,8 +14,8 @@ from ddptui.analysis.primitives.cells import (
 )
 from ddptui.analysis.primitives.results import BufferView, Cell, PrimitivesResult
 from ddptui.analysis.results import Results, TrialResult
+from ddptui.config.catalog import Cadence
 from ddptui.config.preset import Preset
-from ddptui.config.primitives import Cadence
 from ddptui.config.trial import Trial
 from ddptui.findings.primitives import cost_of_call, how_long
 from ddptui.findings.words import in_sentences

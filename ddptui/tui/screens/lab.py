@@ -18,9 +18,8 @@ from textual.widgets import Static
 from ddptui.analysis.cautions import MOST_OTHER_LOAD
 from ddptui.analysis.disturbance import busy_now
 from ddptui.analysis.estimate import estimate, spell
-from ddptui.config.engine import links_of
 from ddptui.config.parser import BOTTLENECK, PresetError
-from ddptui.config.preset import Preset
+from ddptui.config.preset import Preset, links_of
 from ddptui.engines.local import links
 from ddptui.engines.preflight import prepare, why_not_here
 from ddptui.host import machine

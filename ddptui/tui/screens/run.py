@@ -16,7 +16,7 @@ from textual.content import Content
 from textual.getters import query_one
 from textual.widgets import DataTable, Static
 
-from ddptui.config.delays import USUAL_MS, Delays, delay_of, next_length, sites, still_to_come, with_delay, without
+from ddptui.config.checks import USUAL_MS, Delays, delay_of, next_length, sites, still_to_come, with_delay, without
 from ddptui.config.trial import Site, Trial
 from ddptui.live import headline, rank_states
 from ddptui.run.playback import Playback

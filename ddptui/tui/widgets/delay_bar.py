@@ -3,9 +3,9 @@
 from textual.content import Content
 from textual.widgets import Static
 
-from ddptui.config.delays import Delays, delay_of
+from ddptui.config.checks import Delays, delay_of
 from ddptui.config.trial import Site
-from ddptui.config.trial_text import describe_bottleneck
+from ddptui.config.values import describe_bottleneck
 from ddptui.text.words import MS, S, seconds
 from ddptui.tui.keys import clickable, name_of
 

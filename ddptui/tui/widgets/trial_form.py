@@ -16,11 +16,11 @@ from textual.message import Message
 from textual.suggester import Suggester, SuggestFromList
 from textual.widgets import Button, Input, Select, Static
 
+from ddptui.config.catalog import COMMAND
 from ddptui.config.fields import FIELDS, choices, completions
-from ddptui.config.launch_modes import COMMAND
-from ddptui.config.own_code import FIELDS as OWN_FIELDS
 from ddptui.config.parser import BOTTLENECK
 from ddptui.config.preset import Preset
+from ddptui.config.trial import FIELDS as OWN_FIELDS
 from ddptui.config.trial import LINK
 from ddptui.config.values import IN_WORDS
 from ddptui.engines.checks import torchvision_models

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ddptui.config.engine import EngineOptions
+from ddptui.config.preset import EngineOptions
 from ddptui.engines.slurm.job import refusal
 from tests.support.slurm_cluster import Cluster
 from tests.support.slurm_fakes import Fakes

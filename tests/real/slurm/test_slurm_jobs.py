@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from ddptui import __version__
-from ddptui.config.engine import EngineOptions
+from ddptui.config.preset import EngineOptions
 from ddptui.engines.base import Launch, LaunchRefused
 from ddptui.engines.gate import LAST_PORT
 from ddptui.engines.hub import Hub

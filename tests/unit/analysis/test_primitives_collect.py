@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from ddptui.analysis.primitives.collect import PrimitivesLog, cell_of
 from ddptui.analysis.primitives.results import NcclUse
-from ddptui.config.primitives import OPERATIONS
+from ddptui.config.catalog import OPERATIONS
 from ddptui.findings.repeat import outcome_of_messages
 from ddptui.wire.messages import Nccl, Ready
 from tests.support.builders import done, ended, hello, launched, preset_of, ready, results_for, shown, timed

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ddptui.analysis.launch_log import LaunchLog
+from ddptui.analysis.launch_log import LaunchData
 from ddptui.wire.records import Message, Restarted
 from tests.support.builders import CAUSE, hello, step
 
@@ -19,14 +19,14 @@ FIRST = [hello(0), hello(1), *(step(rank, number) for number in range(4) for ran
     ],
 )
 def test_ranks_that_connect_one_after_the_other_were_restarted_once(again: list[Message]) -> None:
-    log = LaunchLog()
+    log = LaunchData()
     for message in [*FIRST, *again]:
         log.add(message)
     assert log.restarts == {3: CAUSE.summary}
 
 
 def test_each_restart_counts() -> None:
-    log = LaunchLog()
+    log = LaunchData()
     for message in [*FIRST, RESTARTED, hello(0), hello(1), step(0, 6), step(1, 6), hello(1), RESTARTED, hello(0)]:
         log.add(message)
     assert log.restarts == {3: CAUSE.summary, 6: CAUSE.summary}

@@ -14,9 +14,8 @@ from click.testing import CliRunner, Result
 
 from ddptui import __version__
 from ddptui.cli import NEEDED, inspect, machine, main, options
-from ddptui.config.engine import EngineName
-from ddptui.config.launch_modes import LAUNCH_MODES
-from ddptui.config.preset import Preset
+from ddptui.config.catalog import LAUNCH_MODES
+from ddptui.config.preset import EngineName, Preset
 from ddptui.projection import Scaling
 from ddptui.projection import report as projection_report
 from ddptui.report import table

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from ddptui.config.delays import LENGTHS_MS, delay_of, next_length, sites, still_to_come, with_delay, without
-from ddptui.config.parser import left_as_it_is, parse
+from ddptui.config.checks import LENGTHS_MS, delay_of, next_length, sites, still_to_come, with_delay, without
+from ddptui.config.parser import parse, skipped_overrides
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck, TrialError
 from ddptui.config.values import make_trial
@@ -70,7 +70,7 @@ ONE, DP, TWO = {"name": "one", "launch": "single"}, {"name": "dp", "launch": "dp
 def test_overrides_go_to_the_trials_and_points_of_a_matrix_that_can_have_them() -> None:
     made = preset({"bottleneck": LATE}, ONE, DP, TWO)
     assert [trial.bottleneck for trial in made.trials] == [(), (), (DELAY,)]
-    assert left_as_it_is(made.trials, LATE) == {
+    assert skipped_overrides(made.trials, LATE) == {
         "one": "no rank 1: trial one has only rank 0",
         "dp": "dp has one backward for all replicas; use 'forward' or 'aggregate'",
     }

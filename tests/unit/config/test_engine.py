@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddptui.config.engine import LOCAL, EngineOptions, Part, spread
 from ddptui.config.parser import PresetError
-from ddptui.config.preset import Preset, fit_to_engine, start_of
+from ddptui.config.preset import LOCAL, EngineOptions, NodeRanks, Preset, fit_to_engine, spread, start_of
 from ddptui.config.trial import Bottleneck, Trial, TrialError
 from ddptui.config.values import make_trial
 from ddptui.store.presets import as_toml, load
@@ -34,7 +33,7 @@ def test_every_rank_has_a_node_and_no_node_has_two_more_than_another(world: int,
 
 
 def test_a_part_says_what_an_entry_point_reads() -> None:
-    told = Part(1, 2, range(2, 4), "10.0.0.1", 15_432).environment()
+    told = NodeRanks(1, 2, range(2, 4), "10.0.0.1", 15_432).environment()
     assert told == {"NNODES": "2", "NODE_RANK": "1", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "15432"}
 
 

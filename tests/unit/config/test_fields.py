@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from ddptui.config import fields, strategies
+from ddptui.config import catalog, fields
+from ddptui.config.catalog import LACKS, STRATEGIES, StrategyFacts
 from ddptui.config.fields import FIELDS, choices, kind, misnamed
-from ddptui.config.strategies import LACKS, STRATEGIES, StrategyFacts
 from ddptui.config.trial import TRIAL_FIELDS
 from ddptui.host.folders import lab_root
 from ddptui.report.preset_columns import OF_COMMAND, OF_PRIMITIVES, OF_TRAINING
@@ -56,7 +56,7 @@ def test_the_listing_has_every_field_with_its_default_and_description(tmp_path: 
 
 
 AGGREGATE = lab_root() / "workers" / "aggregate"
-NAMES = tuple(strategies.STRATEGIES)
+NAMES = tuple(catalog.STRATEGIES)
 
 
 def parsed(path: Path) -> ast.Module:
@@ -81,12 +81,12 @@ def keys_of(table: ast.Dict) -> list[object]:
 
 def test_strategies_and_mistakes_are_those_of_the_ranks() -> None:
     assert choices("strategy") == NAMES
-    assert choices("mistake") == tuple(strategies.MISTAKES)
-    possible = [(mistake, strategy) for mistake, with_which in strategies.MISTAKES.items() for strategy in with_which]
+    assert choices("mistake") == tuple(catalog.MISTAKES)
+    possible = [(mistake, strategy) for mistake, with_which in catalog.MISTAKES.items() for strategy in with_which]
     assert keys_of(table_in(AGGREGATE / "mistakes.py", "MISTAKES")) == possible
-    anywhere = {mistake for mistake, with_which in strategies.MISTAKES.items() if not with_which}
+    anywhere = {mistake for mistake, with_which in catalog.MISTAKES.items() if not with_which}
     loop = {node.value for node in ast.walk(parsed(AGGREGATE.parent / "train.py")) if isinstance(node, ast.Constant)}
-    assert loop & set(strategies.MISTAKES) == anywhere == {"no_set_epoch"}
+    assert loop & set(catalog.MISTAKES) == anywhere == {"no_set_epoch"}
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -6,7 +6,7 @@ import tomllib
 
 import pytest
 
-from ddptui.config.command_presets import Launched, Launchers, file_name, launched, name_of, preset_of, preset_text
+from ddptui.config.command_presets import Launchers, UserCommand, file_name, launched, name_of, preset_of, preset_text
 from ddptui.config.parser import parse
 from ddptui.config.preset import Preset
 from ddptui.config.trial import TrialError
@@ -16,7 +16,7 @@ TORCHRUN = "torchrun --standalone --nproc_per_node=2 train.py --epochs 3"
 PYTHON = "python train.py --epochs 3"
 
 
-def launch(text: str, gpus: int | None = 0) -> Launched:
+def launch(text: str, gpus: int | None = 0) -> UserCommand:
     return launched("train.py", ("--epochs", "3"), text, Launchers(("torchrun",), "python", gpus))
 
 
@@ -82,13 +82,13 @@ def test_the_preset_has_one_trial_and_its_examples_are_trials_once_they_are_unco
 
 @pytest.mark.parametrize("word", ['a"b', "a\\b", "a\nb", "\x7f", "{}", '"""', ""])
 def test_words_of_a_command_are_read_back_as_they_were(word: str) -> None:
-    found = Launched(("sh", word), (f"{word} is a script",))
+    found = UserCommand(("sh", word), (f"{word} is a script",))
     assert read(preset_text("sh.toml", found)).trials[0].command == ("sh", word)
 
 
 def test_a_command_that_no_file_can_hold_is_refused() -> None:
     with pytest.raises(TrialError, match=r"command: contains bytes that are not valid UTF-8"):
-        preset_text("a.toml", Launched(("\udcff.py",)))
+        preset_text("a.toml", UserCommand(("\udcff.py",)))
 
 
 def test_a_preset_is_called_as_asked_unless_the_name_is_no_files() -> None:

@@ -5,8 +5,7 @@ import pytest
 from ddptui.config.fields import FIELDS
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
-from ddptui.config.trial_text import parse_assignment
-from ddptui.config.values import make_trial
+from ddptui.config.values import make_trial, parse_assignment
 from ddptui.engines.preflight_gpus import GpuInfo, problem
 from ddptui.host.folders import lab_root
 from ddptui.host.gpus import Build, Driver, Gpu

@@ -9,16 +9,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from ddptui.config.catalog import COMPOSITES, OPERATIONS, STRATEGIES
 from ddptui.config.checks import DESYNCHRONIZE
 from ddptui.config.fields import FIELDS, choices, meaningless
 from ddptui.config.parser import parse
 from ddptui.config.preset import Preset
-from ddptui.config.primitives import OPERATIONS
-from ddptui.config.strategies import COMPOSITES, STRATEGIES
 from ddptui.config.trial import CompositeName, OperationName, Trial, TrialError
-from ddptui.config.trial_text import from_arguments, parse_assignment
-from ddptui.config.trial_text import to_arguments as spelled
-from ddptui.config.values import make_trial
+from ddptui.config.values import from_arguments, make_trial, parse_assignment
+from ddptui.config.values import to_arguments as spelled
 from ddptui.store.presets import as_toml
 
 LATE = {"at": "aggregate", "ranks": [1], "sleep_ms": 10}

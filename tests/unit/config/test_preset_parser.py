@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from ddptui.config.columns import MEANINGS
+from ddptui.config.fields import MEANINGS
 from ddptui.config.parser import PresetError, parse
 from ddptui.config.preset import Preset
-from ddptui.config.toml import read_toml
 from ddptui.config.trial import TrialError
+from ddptui.config.values import read_toml
 from ddptui.host.folders import lab_root
 from ddptui.store.presets import all_presets, as_toml, find, load, preset_paths
 from tests.support.builders import preset_of, write_preset

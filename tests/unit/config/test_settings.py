@@ -3,8 +3,8 @@
 import pytest
 
 from ddptui.config.settings import KEY, KEYS, NO_SETTINGS, TAKEN, THEMES, Settings, SettingsError, check_keys, parse
-from ddptui.config.toml import read_toml
 from ddptui.config.trial import TrialError
+from ddptui.config.values import read_toml
 
 
 def test_all_of_them_are_read_and_the_themes_are_textuals() -> None:

@@ -14,8 +14,7 @@ import pytest
 
 from ddptui.config.fields import choices
 from ddptui.config.trial import LaunchMode, Trial
-from ddptui.config.trial_text import from_arguments
-from ddptui.config.values import make_trial
+from ddptui.config.values import from_arguments, make_trial
 from ddptui.engines import command as launch
 from ddptui.engines.hub import Hub
 from ddptui.engines.local import engine

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from ddptui.config.engine import Links, links_of
 from ddptui.config.parser import PresetError
+from ddptui.config.preset import Links, links_of
 from ddptui.config.trial import Trial, TrialError
-from ddptui.config.trial_text import describe_bottleneck, from_arguments, to_arguments
-from ddptui.config.values import make_trial
+from ddptui.config.values import describe_bottleneck, from_arguments, make_trial, to_arguments
 from ddptui.engines import command as launch
 from ddptui.engines import preflight
 from ddptui.engines.local import links

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddptui import __version__
-from ddptui.config.engine import EngineOptions
+from ddptui.config.preset import EngineOptions
 from ddptui.engines.join import engine as join_engine
 from ddptui.engines.join import node_hub
 from ddptui.engines.join.engine import JoinEngine

@@ -15,8 +15,7 @@ import pytest
 from ddptui.config.checks import NO_SENDING
 from ddptui.config.parser import PresetError, parse
 from ddptui.config.trial import Trial, TrialError
-from ddptui.config.trial_text import parse_assignment
-from ddptui.config.values import make_trial
+from ddptui.config.values import make_trial, parse_assignment
 from ddptui.engines import checks, command, preflight, preflight_gpus
 from ddptui.engines.checks import CHECKS, no_compiler
 from ddptui.engines.preflight_gpus import GpuInfo, problem, wants_to_know, without_gpus

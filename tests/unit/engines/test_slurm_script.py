@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ddptui.config.engine import EngineOptions
+from ddptui.config.preset import EngineOptions
 from ddptui.config.trial import Trial
 from ddptui.config.values import make_trial
 from ddptui.engines.slurm.keeper import SlurmError

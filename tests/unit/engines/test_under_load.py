@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from ddptui.analysis import thinning
-from ddptui.analysis.launch_log import LaunchLog
+from ddptui.analysis.launch_log import LaunchData
 from ddptui.analysis.results import RepeatResult
 from ddptui.engines.hub import Hub
 from ddptui.findings.repeat import outcome_of_messages
@@ -165,7 +165,7 @@ def test_of_a_long_launch_exact_figures_stay_exact_and_the_others_near(monkeypat
 def test_what_is_kept_of_a_launch_is_bounded(monkeypatch: pytest.MonkeyPatch, calls: int) -> None:
     monkeypatch.setattr(thinning, "MOST_EVENTS", 2_000)
     a_block = 2 * thinning.BLOCK * (1 + calls)
-    heard = LaunchLog()
+    heard = LaunchData()
     for each in train(2, 1_500, calls=calls):
         heard.add(each)
         assert heard.thinned.events <= max(2_000, 3 * a_block)
@@ -175,7 +175,7 @@ def test_what_is_kept_of_a_launch_is_bounded(monkeypatch: pytest.MonkeyPatch, ca
 
 
 def test_hashes_that_all_ranks_have_told_are_not_kept() -> None:
-    heard = LaunchLog()
+    heard = LaunchData()
     for message in (hello(0), hello(1), fingerprint(0, 1), fingerprint(1, 1), fingerprint(0, 2)):
         heard.add(message)
     assert list(heard.fingerprints) == [2]

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ddptui.config.own_code import own_codes, parsed
-from ddptui.config.trial import Trial
+from ddptui.config.trial import Trial, own_codes, parsed
 from ddptui.config.values import make_trial
 from ddptui.host.own_code import located, problem_of, sources_of
 

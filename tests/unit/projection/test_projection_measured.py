@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from ddptui.analysis.launch_log import LaunchLog
+from ddptui.analysis.launch_log import LaunchData
 from ddptui.config.trial import Bottleneck, Site
 from ddptui.config.values import make_trial
 from ddptui.projection.measured import measured_trial, predicted_trials, step_ms
@@ -20,8 +20,8 @@ from tests.support.traces import Work as Busy
 SIZES = ("weight", "bias", "other")
 
 
-def heard_of(messages: Sequence[Message]) -> LaunchLog:
-    heard = LaunchLog()
+def heard_of(messages: Sequence[Message]) -> LaunchData:
+    heard = LaunchData()
     for message in messages:
         heard.add(message)
     return heard

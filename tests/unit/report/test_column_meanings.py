@@ -4,7 +4,7 @@ import pytest
 
 from ddptui.analysis.results import RankResult, Results, TrialResult
 from ddptui.cli import explained
-from ddptui.config.columns import MEANINGS
+from ddptui.config.fields import MEANINGS
 from ddptui.config.preset import Preset
 from ddptui.report.columns import COLUMNS, columns_of
 from ddptui.report.lessons import UNANSWERED

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ddptui.analysis.cautions import Caution
 from ddptui.analysis.primitives.results import NcclUse
 from ddptui.analysis.results import RankResult, RepeatResult, Results, TrialResult
-from ddptui.config.columns import MEANINGS
+from ddptui.config.fields import MEANINGS
 from ddptui.config.preset import Preset
 from ddptui.report.columns import columns_of
 from ddptui.report.gpus import LONGEST, machine

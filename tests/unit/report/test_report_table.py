@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck
-from ddptui.config.trial_text import describe_bottleneck
+from ddptui.config.values import describe_bottleneck
 from ddptui.report.notes import OF_LOSS, answer, note_lines
 from ddptui.report.table import as_csv, as_json, markdown, text
 from ddptui.text.tables import RED

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from ddptui.analysis.results import ConfidenceInterval
 from ddptui.cli import main
 from ddptui.cli.machine import SELFTEST_MODES
+from ddptui.config.catalog import AGGREGATING, STRATEGIES
 from ddptui.config.fields import FIELDS
-from ddptui.config.strategies import AGGREGATING, STRATEGIES
 from ddptui.config.trial import Bottleneck, Site, Trial
 from ddptui.run import selftest
 from ddptui.run.selftest import REST, STEPS, WARMUP, delays_of

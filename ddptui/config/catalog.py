@@ -1,10 +1,30 @@
-"""The strategies and the mistakes, one entry each.
+"""The launch modes, strategies, mistakes and primitives, one entry each."""
 
-A strategy consists of its entry here, which presets, tables, traces and projections read, and of the file with its name
-in workers/aggregate/, which carries it out.
-"""
-
+from collections.abc import Callable
 from typing import Literal, NamedTuple
+
+
+class LaunchModeFacts(NamedTuple):
+    """The properties of a launch mode."""
+
+    label: str  # its name on screens and in tables
+    one_process: bool = False  # no process group, so fields that need one have no effect
+    by_torch: bool = False  # torch's launcher starts the ranks; otherwise the entry point starts them
+    by_console: bool = True  # the console can start it; otherwise the user starts the ranks by hand
+    passes_ranks: bool = False  # the launcher sets the world size, so the entry point takes no argument for it
+
+
+COMMAND = "command"  # the launch mode of a watched training
+LAUNCH_MODES = {
+    "single": LaunchModeFacts("one process, no group", one_process=True),
+    "dp": LaunchModeFacts("nn.DataParallel; without GPUs: threads, CPU stand-in", one_process=True),
+    "process": LaunchModeFacts("mp.Process"),
+    "launch": LaunchModeFacts("torch.distributed.launch", by_torch=True, passes_ranks=True),
+    "spawn": LaunchModeFacts("mp.spawn"),
+    "task": LaunchModeFacts("one task per rank, started by hand", by_console=False, passes_ranks=True),
+    COMMAND: LaunchModeFacts("your own command, watched"),
+}
+ONE_PROCESS = tuple(name for name, facts in LAUNCH_MODES.items() if facts.one_process)
 
 
 class Sends(NamedTuple):
@@ -22,7 +42,7 @@ class StrategyFacts(NamedTuple):
     description: str  # how the ranks average, in one line
     composite: str = ""  # the primitives that compute its mean of one tensor; empty: not measured as a composite
     sends: Sends | None = None  # None: it cannot be projected, and `unprojected` says why
-    unprojected: str = "its entry in ddptui/config/strategies.py does not state what it sends"
+    unprojected: str = "its entry in ddptui/config/catalog.py does not state what it sends"
     reduces: bool = False  # sums inside a collective, so its reduction operator can be chosen
     buckets: bool = False  # sends gradients in buckets, whose size can be chosen
     overlaps: bool = False  # averages gradients while backward runs, so aggregation takes hardly any extra time
@@ -113,3 +133,73 @@ LACKS = {
 def averages_after_backward(strategy: str, mistake: str | None) -> bool:
     """Whether aggregation is a separate phase. It is not if torch DDP does all of it within backward."""
     return not facts_of(strategy).is_ddp or bool(MISTAKES.get(mistake or ""))
+
+
+Cadence = Literal["back_to_back", "barrier", "pipelined"]  # how timed calls follow each other
+ReduceOpName = Literal["sum", "product", "max", "min", "avg"]
+REDUCE_OPS: tuple[ReduceOpName, ...] = ("sum", "product", "max", "min", "avg")
+Factor = Callable[[int], float]
+
+
+def _all_but_own(ranks: int) -> float:
+    return (ranks - 1) / ranks
+
+
+def _there_and_back(ranks: int) -> float:
+    return 2 * (ranks - 1) / ranks
+
+
+class PrimitiveFacts(NamedTuple):
+    """The properties of a primitive."""
+
+    moves: str  # what it does, in one line
+    factor: Factor = lambda ranks: 1.0  # busbw / algbw, by the number of ranks (nccl-tests, doc/PERFORMANCE.md)
+    reduces: bool = False  # takes a reduction operator
+    rooted: bool = False  # has a root: a rank that sends to all, or receives from all
+    in_parts: bool = False  # its size is that of all ranks' parts together, as in nccl-tests
+    has_bytes: bool = True  # it moves data, so it can be measured over sizes
+    shown: bool = True  # `see` can show it
+    pipelines: bool = True  # several calls can be in flight
+
+
+OPERATIONS: dict[str, PrimitiveFacts] = {
+    "send_recv": PrimitiveFacts("one rank sends, another receives; both block until it is done", pipelines=False),
+    "isend_irecv": PrimitiveFacts("every rank sends to its right and receives from its left, at once"),
+    "broadcast": PrimitiveFacts("every rank gets the root's tensor", rooted=True),
+    "reduce": PrimitiveFacts("the root gets the reduced tensor", reduces=True, rooted=True),
+    "all_reduce": PrimitiveFacts("every rank gets the reduced tensor", _there_and_back, reduces=True),
+    "gather": PrimitiveFacts("the root gets every rank's part", _all_but_own, rooted=True, in_parts=True),
+    "all_gather": PrimitiveFacts("every rank gets every rank's part", _all_but_own, in_parts=True),
+    "scatter": PrimitiveFacts("every rank gets one of the root's parts", _all_but_own, rooted=True, in_parts=True),
+    "reduce_scatter": PrimitiveFacts(
+        "every rank gets its part of the reduced tensor", _all_but_own, reduces=True, in_parts=True),
+    "all_to_all": PrimitiveFacts("every rank gets one part from every rank", _all_but_own, in_parts=True),
+    "barrier": PrimitiveFacts("every rank waits until all ranks have arrived; no data moves", has_bytes=False),
+    "local_sum": PrimitiveFacts(
+        "each rank adds one tensor to another by itself; nothing is sent", shown=False, pipelines=False),
+}  # fmt: skip
+
+
+def primitive_facts(operation: str, *, composite: bool = False) -> PrimitiveFacts:
+    """The properties of an operation. A composite computes what an all_reduce does, so it has those of all_reduce."""
+    return OPERATIONS["all_reduce" if composite else operation]
+
+
+def primitive_title(operation: str, *, composite: bool = False) -> str:
+    """The name on screens: that of torch.distributed or, for a composite, the primitives that it consists of."""
+    return COMPOSITES[operation] if composite else operation.replace("_", "/", 1) if "recv" in operation else operation
+
+
+def operations_tried(named: tuple[str, ...], *, shown: bool, pipelined: bool = False) -> list[str]:
+    """The operations that a trial lists. If it lists none: those in OPERATIONS that can be shown, or pipelined, if the
+    trial does so."""
+    possible = [name for name, facts in OPERATIONS.items() if facts.shown or not shown]
+    return list(named) or [name for name in possible if OPERATIONS[name].pipelines or not pipelined]
+
+
+def message_sizes(min_bytes: int, max_bytes: int, step_factor: int) -> list[int]:
+    """The sizes in bytes, each step_factor times the one before, as with -b, -e and -f of nccl-tests."""
+    sizes = [min_bytes]
+    while sizes[-1] * step_factor <= max_bytes:
+        sizes.append(sizes[-1] * step_factor)
+    return sizes
