@@ -30,7 +30,7 @@ import msgspec
 import workers
 from ddptui.host import keeper
 from ddptui.host.machine import openmp_waits
-from ddptui.wire import warm as wire
+from ddptui.wire import helper_messages as wire
 from workers.rank import forked
 
 ENDED_WITHIN_S = 1.0  # the kernel may take this long to remove a joined thread
@@ -65,11 +65,11 @@ def main() -> None:
         if descriptor in ready:
             message, descriptors = b"", list[int]()
             with suppress(ConnectionResetError):  # the console has ended without reading everything
-                message, descriptors, *_ = socket.recv_fds(console, wire.MOST_BYTES, 1)
-            match msgspec.json.decode(message, type=wire.Fork | wire.End) if message else None:
+                message, descriptors, *_ = socket.recv_fds(console, wire.MOST_WARM_BYTES, 1)
+            match msgspec.json.decode(message, type=wire.Fork | wire.EndFork) if message else None:
                 case wire.Fork() as request:
                     launch = fork(request, console, *descriptors)
-                case wire.End() if launch:
+                case wire.EndFork() if launch:
                     launch.end()
                 case None:  # the console has closed the socket, or has ended
                     if launch:
@@ -79,7 +79,7 @@ def main() -> None:
             launch.reap()
             if launch.status is not None:
                 launch.wait_and_kill(keeper.ORPHANS_S)
-                send(console, wire.Ended(status=launch.status))
+                send(console, wire.ForkEnded(status=launch.status))
                 launch = None
 
 
@@ -137,7 +137,7 @@ def fork(request: wire.Fork, console: socket.socket, log: int) -> keeper.Keeper 
         launch = keeper.Keeper(request.launch_folder, fork_launcher(request, log))
     except OSError as error:
         launch = None
-        send(console, wire.Refused(why=f"{error.strerror}"))
+        send(console, wire.ForkRefused(why=f"{error.strerror}"))
     else:
         send(console, wire.Forked())
     os.close(log)

@@ -24,8 +24,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ddptui.wire.messages import Hello, Step, Tied
-from ddptui.wire.records import Launched, Message, Offset
-from ddptui.wire.retime import clock_drift, map_times
+from ddptui.wire.records import Launched, Message, Offset, clock_drift, map_times
 
 FAR_NS = 2**62  # larger than any offset between two clocks
 SOON_NS = 5_000_000_000  # a Hello stamped within this after the console's last message may share its clock

@@ -15,7 +15,7 @@ from msgspec.structs import asdict, replace
 from ddptui.analysis.results import ConfidenceInterval, Culprit, RankResult, RepeatResult, WhatIf
 from ddptui.text.words import S
 from ddptui.wire.messages import Pause, Step, Trained
-from ddptui.wire.retime import shift_times
+from ddptui.wire.records import shift_times
 
 BLOCK = 32  # steps per block
 MOST_EVENTS = 400_000  # steps and collectives kept for all ranks: some 200 MB, and half a minute to analyze

@@ -7,8 +7,8 @@ import psutil
 from ddptui.config.trial import StartKind, Trial
 from ddptui.engines.hub import Hub
 from ddptui.store.journal import RepeatJournal
+from ddptui.wire.connection import Event
 from ddptui.wire.messages import Hello
-from ddptui.wire.watching import Event
 
 LAUNCHER_LOG = "launcher.log"  # in the folder of a repeat: the output of its launcher, or of a watched command
 ELSEWHERE = "elsewhere"  # the status of a process on another host

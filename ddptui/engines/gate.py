@@ -17,7 +17,7 @@ import msgspec
 import zmq
 
 from ddptui.host.machine import allow_open_files
-from ddptui.wire.connection import Keys
+from ddptui.wire.connection import PeerKeys
 from ddptui.wire.records import Alive
 
 ENOUGH_FILES = 65_536  # far more than 1,024 ranks need
@@ -37,7 +37,7 @@ class ConsoleSocket:
     def __init__(self, at: tuple[str, int] | str, options: Mapping[zmq.SocketOption, int]) -> None:
         """at: an address of this host and the first port to try, or the endpoint of a Unix socket. Raises OSError."""
         self.token = secrets.token_hex(16)  # the first message of each peer must contain it
-        self.keys: Keys | None = None
+        self.keys: PeerKeys | None = None
         self._most = allow_open_files(ENOUGH_FILES) // 2  # at the limit of open files, libzmq aborts the process
         self._is_shut = False
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -60,7 +60,7 @@ class ConsoleSocket:
         for socket in (self._socket, self._connections):
             self._poller.register(socket, zmq.POLLIN)
 
-    def _encrypt(self) -> Keys:
+    def _encrypt(self) -> PeerKeys:
         """Sets up CURVE encryption, before the socket is bound. Returns the keys; all peers share one key pair."""
         from zmq.auth.thread import ThreadAuthenticator  # imported late: it imports asyncio
 
@@ -71,7 +71,7 @@ class ConsoleSocket:
         self._authenticator = ThreadAuthenticator(self._context)
         self._authenticator.start()
         self._authenticator.configure_curve_callback("*", self)  # otherwise any peer that knows `server` could connect
-        return Keys(server.decode(), self._public_key.decode(), secret.decode())
+        return PeerKeys(server.decode(), self._public_key.decode(), secret.decode())
 
     def callback(self, domain: str, key: bytes) -> bool:
         """Whether a peer with this public key (Z85) may connect. The authenticator calls this from its thread."""

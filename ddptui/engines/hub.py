@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from ddptui import __version__
 from ddptui.engines.gate import ConsoleSocket
 from ddptui.host import folders
-from ddptui.wire.connection import HUB, KEYS, TOKEN
+from ddptui.wire.connection import HUB, KEYS_VARIABLE, TOKEN
 from ddptui.wire.limits import MOST_BYTES_A_FRAME
 from ddptui.wire.messages import VERSION, Failed, Heartbeat, Hello, HelloOfAnyVersion, Position, RankMessage, Step
 from ddptui.wire.records import ConsoleMessage, Look, SetBottleneck, Stop
@@ -72,7 +72,7 @@ class Hub(AbstractContextManager["Hub"]):
     @property
     def rank_environment(self) -> dict[str, str]:
         """The environment variables by which a rank connects to this hub."""
-        keys = {KEYS: self.socket.keys.spell()} if self.socket.keys else {}
+        keys = {KEYS_VARIABLE: self.socket.keys.spell()} if self.socket.keys else {}
         return {HUB: self.endpoint, TOKEN: self.token} | keys
 
     def __exit__(self, *_: object) -> None:

@@ -16,8 +16,7 @@ from ddptui.live.state import Live
 from ddptui.store.journal import read_messages
 from ddptui.store.runs import Run, raising_run_error
 from ddptui.wire.messages import Failed, Hello, Ready, Shown, Step, Timed
-from ddptui.wire.records import Ended, Injection, Launched, Message, Offset, Restarted
-from ddptui.wire.retime import Sittings, shift_times
+from ddptui.wire.records import Ended, Injection, Launched, Message, Offset, Restarted, Sittings, shift_times
 
 MOST_EVENTS = 200_000  # steps and collectives kept of a run: some 100 MB, and 2 s to apply all of them
 AROUND = 32  # steps kept before and after an error or a change of delays

@@ -20,7 +20,7 @@ from ddptui.run.output import width
 from ddptui.store.journal import RunLost
 from ddptui.store.runs import Run
 from ddptui.text.words import printable
-from ddptui.wire.connection import HUB, KEYS, TOKEN
+from ddptui.wire.connection import HUB, KEYS_VARIABLE, TOKEN
 
 
 def watch(preset: Preset, runs: Path, terms: Terms, *, as_json: bool, usual: Sequence[str] = ()) -> int:
@@ -57,7 +57,7 @@ def join(ticket: Ticket, command: Sequence[str]) -> int:
     """Run a command in this terminal; the console that issued the ticket watches its ranks. Returns the command's exit
     code. Raises LaunchRefused."""
     assert ticket.watching is not None
-    way = {HUB: ticket.endpoint, TOKEN: ticket.token, KEYS: ticket.keys.spell()}
+    way = {HUB: ticket.endpoint, TOKEN: ticket.token, KEYS_VARIABLE: ticket.keys.spell()}
     with TemporaryDirectory(prefix="ddptui-") as folder:
         return exit_code_of(start_for_console_elsewhere(command, ticket.watching, way, Path(folder)))
 

@@ -9,8 +9,8 @@ import pytest
 
 from ddptui.engines.hub import Hub
 from ddptui.engines.local.relay import SOCKET, Relay
+from ddptui.wire.connection import Watching
 from ddptui.wire.messages import Hello, OwnGpu, RankMessage, Ready
-from ddptui.wire.watching import Watching
 from workers.relay.rank import WatchedRank
 from workers.watch.link import JSON, Link, framed
 from workers.watch.notes import VERSION

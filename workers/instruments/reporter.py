@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import zmq
 
-from ddptui.wire.connection import HUB, KEYS, SILENCE_S, Keys, use_keys
+from ddptui.wire.connection import HUB, KEYS_VARIABLE, SILENCE_S, PeerKeys, use_keys
 from ddptui.wire.limits import MOST_A_STEP, MOST_BYTES_A_FRAME, MOST_OF_AN_ERROR
 from ddptui.wire.messages import Echo, Failed, Heartbeat, Hello, Pause, Position, RankMessage, Stack, Step
 from ddptui.wire.records import Alive, ConsoleMessage, LastStep, Look, Probe, SetBottleneck, Stop
@@ -241,8 +241,8 @@ def _connect(context: zmq.Context[zmq.Socket[bytes]], way: Mapping[str, str]) ->
     socket.setsockopt(zmq.LINGER, int(LAST_WORDS_S * 1000))  # ms that term() waits for unsent messages
     socket.setsockopt(zmq.MAXMSGSIZE, MOST_BYTES_A_FRAME)
     socket.setsockopt(zmq.SNDHWM, MOST_FRAMES_UNREAD)
-    if KEYS in way:  # the console is on another host
-        use_keys(socket, Keys.read(way[KEYS]))
+    if KEYS_VARIABLE in way:  # the console is on another host
+        use_keys(socket, PeerKeys.read(way[KEYS_VARIABLE]))
     socket.connect(way[HUB])
     return socket
 

@@ -483,7 +483,7 @@ class Observer:
 
 
 def read_console(file: str) -> dict[str, Any]:
-    """Read the console's file for the ranks (ddptui/wire/watching.py). Raises Gone if it cannot be read."""
+    """Read the console's file for the ranks (ddptui/wire/connection.py). Raises Gone if it cannot be read."""
     try:
         console: dict[str, Any] = json.loads(Path(file).read_bytes())
     except OSError as error:

@@ -21,7 +21,7 @@ from ddptui.engines.join.ticket import Ticket
 from ddptui.engines.local.warm import WarmParent
 from ddptui.host import place
 from ddptui.host.network import interface_towards
-from ddptui.wire import node_messages as wire
+from ddptui.wire import helper_messages as wire
 from ddptui.wire.connection import use_keys
 
 POLL_MS = 100  # interval of checks of the launch

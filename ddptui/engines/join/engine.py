@@ -22,7 +22,7 @@ from ddptui.host.network import choose_interface, port_of
 from ddptui.store.journal import RepeatJournal
 from ddptui.store.runs import Run
 from ddptui.wire.connection import SILENCE_S
-from ddptui.wire.node_messages import MEETING_MARK, Begin, End
+from ddptui.wire.helper_messages import MEETING_MARK, Begin, End
 
 TICKET = "ticket"  # the ticket's file in the run's folder, which exists during the run
 FIRST_MEETING = 1000  # offset from the console's port to the first rendezvous port

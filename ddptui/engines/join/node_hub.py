@@ -10,7 +10,7 @@ import zmq
 from ddptui import __version__
 from ddptui.engines.gate import ConsoleSocket
 from ddptui.engines.join.ticket import ticket_for
-from ddptui.wire import node_messages as wire
+from ddptui.wire import helper_messages as wire
 
 LOST_AFTER_S = 8.0  # timeout without a message: nodes send a Beat every second
 PRESENT_EVERY_S = 2.0

@@ -16,12 +16,17 @@ from ddptui.host.folders import TemporaryFolder
 from ddptui.host.machine import available_cores
 from ddptui.host.network import is_free
 from ddptui.store.journal import tail
-from ddptui.wire.connection import HUB, KEYS, SILENCE_S, TOKEN
+from ddptui.wire.connection import HUB, KEYS_VARIABLE, SILENCE_S, TOKEN
+from ddptui.wire.helper_messages import MEETING_MARK, MOST_BYTES, Begin, LaunchEnded
 from ddptui.wire.limits import MOST_OF_AN_ERROR
-from ddptui.wire.node_messages import MEETING_MARK, MOST_BYTES, Begin, LaunchEnded
 
 ENDED_BY_CONSOLE = -15  # exit code as if the launcher had been ended by SIGTERM
-ACCEPTED = (HUB, TOKEN, KEYS, SILENCE_S)  # a console may set only these variables on a node: others could run programs
+ACCEPTED = (
+    HUB,
+    TOKEN,
+    KEYS_VARIABLE,
+    SILENCE_S,
+)  # a console may set only these variables on a node: others could run programs
 
 
 class JoinError(ValueError):

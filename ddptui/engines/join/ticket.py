@@ -12,8 +12,7 @@ from zmq.utils import z85
 from ddptui import __version__
 from ddptui.engines.gate import ConsoleSocket
 from ddptui.host.files import open_plain
-from ddptui.wire.connection import Keys
-from ddptui.wire.watching import Watching
+from ddptui.wire.connection import PeerKeys, Watching
 
 MARK = "ddptui1:"  # prefix of tickets; the number changes with the fields of a ticket
 MARK_OF_ANY_VERSION = re.compile(r"ddptui\d{1,9}:", re.ASCII)
@@ -34,7 +33,7 @@ class Ticket(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     run: str
     endpoint: str
     token: str
-    keys: Keys
+    keys: PeerKeys
     watching: Watching | None = None  # which steps to report, if the console waits for a training to watch
 
     def spell(self) -> str:

@@ -23,8 +23,7 @@ from ddptui.engines.local.relay import Relay
 from ddptui.engines.local.training import CONSOLE_FILE, HeldTraining, Tail, TrainingLaunch, remember, training_at
 from ddptui.host.ending import end_watched
 from ddptui.text.sanitize import as_argument
-from ddptui.wire.connection import NOTES, WATCHED
-from ddptui.wire.watching import Watching
+from ddptui.wire.connection import NOTES, WATCHED, Watching
 
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 NOT_FOUND = "no such program: is it installed, and on PATH?"

@@ -13,8 +13,7 @@ import psutil
 
 from ddptui.host.folders import module_folders, write_private
 from ddptui.text.sanitize import as_text
-from ddptui.wire.connection import NOTES, SILENCE_S
-from ddptui.wire.watching import LET_GO, RelayTask, Watching, orders
+from ddptui.wire.connection import LET_GO, NOTES, SILENCE_S, RelayTask, Watching, orders
 
 LET_GO_AFTER_S = 60  # ranks are released if the relay receives nothing from the console for this long
 END_WITHIN_S = 20.0  # time to send the remaining notes at the end, on a busy machine

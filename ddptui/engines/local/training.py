@@ -17,9 +17,8 @@ from ddptui.host.folders import write_private
 from ddptui.store.lock import lock, opened
 from ddptui.store.runs import Run
 from ddptui.text.sanitize import as_argument, as_text
-from ddptui.wire.connection import EVENTS, WATCHED
+from ddptui.wire.connection import EVENTS, WATCHED, Event
 from ddptui.wire.messages import Hello
-from ddptui.wire.watching import Event
 
 TRAINING_FILE, CONSOLE_FILE = "training", "console"  # in the folder of a repeat, while its command runs
 MOST_BYTES = 65_536  # limit for these files

@@ -24,8 +24,8 @@ from ddptui.host.folders import TemporaryFolder, lab_root, python_path
 from ddptui.host.launchers import without_launchers
 from ddptui.host.machine import heap_limits
 from ddptui.text.words import ending
-from ddptui.wire import warm as wire
-from ddptui.wire.warm import End, Ended, Fork, Forked, FromParent, Imported, Refused
+from ddptui.wire import helper_messages as wire
+from ddptui.wire.helper_messages import EndFork, Fork, Forked, ForkEnded, ForkRefused, FromParent, Imported
 
 LOG = "warm.log"
 ANSWERS_WITHIN_S = 5.0
@@ -249,7 +249,7 @@ class WarmParent:
             message = msgspec.json.encode(request)
         except UnicodeEncodeError:
             raise CannotFork("a path or a variable is not UTF-8") from None
-        if len(message) > wire.MOST_BYTES:
+        if len(message) > wire.MOST_WARM_BYTES:
             raise CannotFork("the trial is too long to be sent to the process that forks the ranks")
         with suppress(OSError):  # the process has ended, so there will be no answer
             socket.send_fds(self._socket, [message], [log.fileno()])
@@ -257,14 +257,14 @@ class WarmParent:
             case Forked():
                 self._launch = ForkedLaunch(self, self._imported.pid)
                 return self._launch
-            case Refused(why=why):
+            case ForkRefused(why=why):
                 raise CannotFork(why)
         raise CannotFork(self._give_up("the process that forks the ranks does not answer"))
 
     def end_launch(self) -> None:
         """Request the end of every process of the launch."""
         with suppress(OSError):  # the process has ended
-            self._socket.send(msgspec.json.encode(End()))
+            self._socket.send(msgspec.json.encode(EndFork()))
 
     def exit_code_within(self, timeout_s: float | None) -> int | None:
         """The exit code of the launch, as in subprocess.Popen; None if it is still running after timeout_s (None: wait
@@ -272,7 +272,7 @@ class WarmParent:
         if self._imported is not None:
             if not is_readable(self._socket, timeout_s):
                 return None
-            if isinstance(message := self._receive(), Ended):
+            if isinstance(message := self._receive(), ForkEnded):
                 return os.waitstatus_to_exitcode(message.status)
         return -signal.SIGKILL  # the warm parent has ended, and the launch with it
 
@@ -306,7 +306,7 @@ class WarmParent:
             self.kill()
             return None
         with suppress(OSError, msgspec.MsgspecError):
-            if message := self._socket.recv(wire.MOST_BYTES):
+            if message := self._socket.recv(wire.MOST_WARM_BYTES):
                 answer: FromParent = DECODER.decode(message)
                 return answer
         self._has_ended()

@@ -27,7 +27,7 @@ from ddptui.engines.slurm.job import Job
 from ddptui.engines.slurm.script import render, sbatch_options
 from ddptui.store.journal import RepeatJournal
 from ddptui.store.runs import Run
-from ddptui.wire.node_messages import Join, LaunchEnded
+from ddptui.wire.helper_messages import Join, LaunchEnded
 from tests.support.builders import preset_of
 from tests.support.slurm_cluster import Cluster
 from tests.support.slurm_fakes import Fakes

@@ -23,8 +23,7 @@ from ddptui.report import table
 from ddptui.report.trace import trace as as_trace
 from ddptui.run.recording import Recording
 from ddptui.wire.messages import Step
-from ddptui.wire.records import Ended, Injection, Launched, Message, Offset
-from ddptui.wire.retime import shift_times
+from ddptui.wire.records import Ended, Injection, Launched, Message, Offset, shift_times
 from tests.support.builders import (
     MS,
     done,

@@ -16,8 +16,7 @@ from ddptui.live.fold import fold
 from ddptui.live.state import Live
 from ddptui.store.outcomes import results_of
 from ddptui.wire.messages import Done, Gpu, Hello, Step
-from ddptui.wire.records import Ended, Message
-from ddptui.wire.retime import shift_times
+from ddptui.wire.records import Ended, Message, shift_times
 from tests.support.builders import MS, journal, offset, preset_of, trained, write_run
 from tests.support.gpu_launches import MEASURED_MS, NCCL, STEP_MS, STEPS, gpu_launch, steady
 

@@ -13,8 +13,7 @@ from click.testing import CliRunner
 from ddptui.cli import main
 from ddptui.engines.join.ticket import Ticket, read_ticket
 from ddptui.host.folders import lab_root
-from ddptui.wire.connection import Keys
-from ddptui.wire.watching import Watching
+from ddptui.wire.connection import PeerKeys, Watching
 from tests.support.runner import QUICK
 from tests.unit.cli.bad_input import CASES, Case, write
 
@@ -136,7 +135,7 @@ def test_a_read_only_home_or_folder_for_temporary_files_is_refused(tmp_path: Pat
     assert "set TMPDIR to a writable folder" in done.stderr
 
 
-TO_JOIN = Ticket(run="r", endpoint="tcp://10.0.0.1:15000", token="t" * 32, keys=Keys("s" * 40, "p" * 40, "x" * 40))
+TO_JOIN = Ticket(run="r", endpoint="tcp://10.0.0.1:15000", token="t" * 32, keys=PeerKeys("s" * 40, "p" * 40, "x" * 40))
 TO_WATCH = msgspec.structs.replace(TO_JOIN, watching=Watching(skip=5, steps=20, every=2))
 
 

@@ -21,7 +21,7 @@ from ddptui.engines import gate
 from ddptui.engines.gate import LAST_PORT, TRIES, bind_near
 from ddptui.engines.hub import MOST_BYTES_OF_A_STRANGER, Hub
 from ddptui.host.folders import LOCK, TemporaryFolder
-from ddptui.wire.connection import KEYS, Keys, use_keys
+from ddptui.wire.connection import KEYS_VARIABLE, PeerKeys, use_keys
 from ddptui.wire.messages import Failed, Heartbeat, Position, RankMessage, Step
 from ddptui.wire.records import Alive, ConsoleMessage, Look, SetBottleneck, Stop
 from tests.support.builders import done, heartbeat, hello, ready, step
@@ -283,7 +283,7 @@ def context() -> Iterator["zmq.Context[zmq.Socket[bytes]]"]:
     context.term()
 
 
-def connected(context: "zmq.Context[zmq.Socket[bytes]]", hub: Hub, keys: Keys | None) -> "zmq.Socket[bytes]":
+def connected(context: "zmq.Context[zmq.Socket[bytes]]", hub: Hub, keys: PeerKeys | None) -> "zmq.Socket[bytes]":
     peer = context.socket(zmq.DEALER)
     peer.setsockopt(zmq.LINGER, 0)
     if keys:
@@ -292,8 +292,8 @@ def connected(context: "zmq.Context[zmq.Socket[bytes]]", hub: Hub, keys: Keys | 
     return peer
 
 
-def keys_of(hub: Hub) -> Keys:
-    return Keys.read(hub.rank_environment[KEYS])
+def keys_of(hub: Hub) -> PeerKeys:
+    return PeerKeys.read(hub.rank_environment[KEYS_VARIABLE])
 
 
 def other_pair() -> tuple[str, str]:
@@ -313,7 +313,7 @@ def test_who_has_not_the_keys_gets_nothing_in_and_nothing_out(
     keys = {
         "no keys": None,
         "another server's key": right._replace(server=other_pair()[0]),
-        "a pair of its own": Keys(right.server, *other_pair()),  # it knows where to go, and was not given a pair
+        "a pair of its own": PeerKeys(right.server, *other_pair()),  # it knows where to go, and was not given a pair
     }[stranger]
     with closing(connected(context, tcp_hub, right)) as rank, closing(connected(context, tcp_hub, keys)) as spy:
         words = hello(0, token=tcp_hub.token, world_size=1)

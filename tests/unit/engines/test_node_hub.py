@@ -27,8 +27,8 @@ from ddptui.engines.join.ticket import MARK, Ticket, TicketError, read_ticket
 from ddptui.host.folders import write_private
 from ddptui.host.network import Interface
 from ddptui.store.runs import Run
-from ddptui.wire.connection import Keys, use_keys
-from ddptui.wire.node_messages import Beat, Farewell, Join, LaunchEnded, Leave, NodeMessage, Present, ToNode, Welcome
+from ddptui.wire.connection import PeerKeys, use_keys
+from ddptui.wire.helper_messages import Beat, Farewell, Join, LaunchEnded, Leave, NodeMessage, Present, ToNode, Welcome
 from tests.support.builders import preset_of
 from tests.support.runner import arguments
 
@@ -190,7 +190,7 @@ def until_heard(nodes_hub: NodeHub, overs: int) -> None:
 # Tickets
 
 
-TICKET = Ticket(run="r", endpoint="tcp://10.0.0.1:15000", token="t" * 32, keys=Keys("s" * 40, "p" * 40, "x" * 40))
+TICKET = Ticket(run="r", endpoint="tcp://10.0.0.1:15000", token="t" * 32, keys=PeerKeys("s" * 40, "p" * 40, "x" * 40))
 
 
 def test_a_ticket_is_read_from_its_line_and_from_its_file(tmp_path: Path) -> None:
@@ -236,8 +236,8 @@ def test_what_is_no_ticket_is_refused(text: str, why: str) -> None:
             "tcp://10.0.0.1:15000\n", "tcp://a\x1b]0;x:1",
         )),
         *({"keys": keys} for keys in (
-            Keys("s", "p", "x"), Keys("é" * 40, "p" * 40, "x" * 40), Keys("s" * 40, "#" * 40, "x" * 40),
-            Keys("s" * 40, "p" * 40, "x" * 39 + " "),
+            PeerKeys("s", "p", "x"), PeerKeys("é" * 40, "p" * 40, "x" * 40), PeerKeys("s" * 40, "#" * 40, "x" * 40),
+            PeerKeys("s" * 40, "p" * 40, "x" * 39 + " "),
         )),
     ],
 )  # fmt: skip

@@ -26,8 +26,7 @@ from ddptui.engines.local.training import (
 )
 from ddptui.run.resume import begin_resumption
 from ddptui.store.runs import Run, RunError
-from ddptui.wire.connection import WATCHED
-from ddptui.wire.watching import Watching
+from ddptui.wire.connection import WATCHED, Watching
 
 PRESET = preset_of(("train.py",), name="train", skip=3, steps=None, overrides={})
 

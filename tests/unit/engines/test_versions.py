@@ -22,8 +22,8 @@ from ddptui.engines.join.ticket import MARK, TicketError, read_ticket
 from ddptui.host.network import Interface
 from ddptui.run.supervisor import LaunchSupervisor
 from ddptui.store.journal import RepeatJournal
+from ddptui.wire.helper_messages import Farewell
 from ddptui.wire.messages import VERSION
-from ddptui.wire.node_messages import Farewell
 from ddptui.wire.records import Stop
 from tests.support.builders import hello, step
 from tests.unit.engines.test_node_hub import Node, words

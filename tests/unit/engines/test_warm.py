@@ -22,7 +22,7 @@ from ddptui.engines.local.warm import CannotFork, WarmParent, is_readable, start
 from ddptui.host import keeper
 from ddptui.host.folders import python_path
 from ddptui.host.machine import heap_limits
-from ddptui.wire.warm import MOST_BYTES
+from ddptui.wire.helper_messages import MOST_WARM_BYTES
 from tests.support.runner import ENOUGH_S
 from tests.unit.engines.conftest import ready
 
@@ -195,7 +195,7 @@ def test_it_forks_nothing_before_it_is_ready_and_nothing_it_cannot_be_told(own: 
     assert refusal(own, tmp_path) == "the process that forks the ranks is not ready"
     ready(own)
     assert refusal(own, tmp_path, A="\udcff") == "a path or a variable is not UTF-8"
-    assert refusal(own, tmp_path, A="a" * MOST_BYTES) == (
+    assert refusal(own, tmp_path, A="a" * MOST_WARM_BYTES) == (
         "the trial is too long to be sent to the process that forks the ranks"
     )
     assert own.problem is None

@@ -15,7 +15,7 @@ from ddptui.findings.time import of_time
 from ddptui.findings.trial import of_repeats, scaled
 from ddptui.findings.words import long, short
 from ddptui.wire.messages import GATHER_OUTPUTS
-from ddptui.wire.retime import shift_times
+from ddptui.wire.records import shift_times
 from tests.support.builders import journal
 from tests.support.traces import MS, Await, Call, Program, Shape, Told, Work, all_reduce, trace, works_of
 

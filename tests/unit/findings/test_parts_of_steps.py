@@ -18,8 +18,7 @@ from ddptui.findings.repeat import outcome_of_messages
 from ddptui.store.runs import Run
 from ddptui.wire.messages import Slept, Step
 from ddptui.wire.phases import BETWEEN
-from ddptui.wire.records import Message
-from ddptui.wire.retime import shift_times
+from ddptui.wire.records import Message, shift_times
 from tests.recorded.net import RUNS
 from tests.support.builders import step
 

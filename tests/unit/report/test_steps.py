@@ -11,8 +11,7 @@ from ddptui.page.formats import pieces
 from ddptui.report.steps import BLOCK, CSV, as_csv
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run, RunError
-from ddptui.wire.records import Launched, Message
-from ddptui.wire.retime import shift_times
+from ddptui.wire.records import Launched, Message, shift_times
 from tests.recorded.net import RUNS
 from tests.support.builders import hello, journal, launched, offset, step
 from tests.support.traces import MS, Told, all_reduce, delayed, works_of

@@ -14,9 +14,9 @@ from ddptui.engines.hub import Hub
 from ddptui.run import supervisor, watcher
 from ddptui.run.watcher import LOST_AFTER_S, NO_STEP_S, WatchSupervisor
 from ddptui.store.journal import RepeatJournal
+from ddptui.wire.connection import Event
 from ddptui.wire.messages import Failed, Heartbeat, Place, Position
 from ddptui.wire.records import Notice, Restarted
-from ddptui.wire.watching import Event
 from tests.support.builders import SAVING, done, failed, heartbeat, hello, step
 
 [TRIAL] = preset_of(("train.py",), name=None, skip=3, steps=None, overrides={}).trials

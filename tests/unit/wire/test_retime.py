@@ -7,8 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from ddptui.wire.messages import Collective, Sampled, Slept, Step
-from ddptui.wire.records import Launched, Message
-from ddptui.wire.retime import GAP, LONGEST_GAP, Sittings, shift_times
+from ddptui.wire.records import GAP, LONGEST_GAP, Launched, Message, Sittings, shift_times
 from tests.support.builders import MS, ended, hello, journal, launched, one_of_each, step
 
 LENGTHS = ("phases_ns", "queued_ns", "cpu_ns", "start_ns", "bottleneck_ns", "calls_ns", "offset_ns", "error_ns")
