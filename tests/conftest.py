@@ -11,7 +11,7 @@ import pytest
 from hypothesis import settings
 
 from ddptui.engines.local.warm import WarmParent
-from ddptui.host.terminal import is_dumb
+from ddptui.host.machine import is_dumb
 from ddptui.text import words
 from tests.support.descendants import descendants
 

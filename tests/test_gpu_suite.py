@@ -10,7 +10,7 @@ import pytest
 
 from ddptui.engines.preflight_gpus import GpuInfo, problem
 from ddptui.host import gpus
-from ddptui.host.gpus import Build, Driver, Gpu
+from ddptui.host.gpus import Build, Driver, HostGpu
 from ddptui.store.presets import as_toml, load
 from tests.gpu import plans, privacy
 from tests.gpu.plans import Plan, planned
@@ -152,7 +152,7 @@ def test_the_names_of_this_machine_are_known(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("name", [name for name, plan in vars(plans).items() if isinstance(plan, Plan)])
 def test_a_machine_with_so_many_gpus_starts_a_plan_and_one_with_fewer_refuses(name: str, tmp_path: Path) -> None:
     def refused(number: int) -> bool:
-        every = tuple(Gpu("H100", f"GPU-{index}") for index in range(number))
+        every = tuple(HostGpu("H100", f"GPU-{index}") for index in range(number))
         machine = GpuInfo(False, Driver("580.65", (13, 0), every), Build("13.0", None), None)
         return any(problem(trial, machine, "") for trial in preset.trials)
 

@@ -6,8 +6,8 @@ RANK=1 WORLD_SIZE=2 MASTER_ADDR=10.0.0.1 MASTER_PORT=15432 python -m workers.tas
 import os
 import sys
 
-from ddptui.host import place
-from ddptui.host.place.place import Place, PlaceError
+from ddptui.host import platforms
+from ddptui.host.rank_place import PlaceError, RankPlace
 from workers.rank.group import FROM_ENVIRONMENT, INIT_METHOD, Rendezvous
 from workers.rank.node import choose_interface
 from workers.rank.process import read_trial
@@ -17,7 +17,7 @@ from workers.run_rank import run_rank
 def main() -> None:
     """Run this process as the rank that the environment describes. The command line describes the trial."""
     try:
-        here = place.here(os.environ)
+        here = platforms.place_here(os.environ)
         if here is None:
             sys.exit("no environment variable says which rank this is: `ddptui place` lists those that are read")
         if here.local_world > 1 and here.is_node:
@@ -31,7 +31,7 @@ def main() -> None:
     run_rank(trial, here.rank, local_ranks, rendezvous_of(here, trial.init_method), has_parent=False)
 
 
-def rendezvous_of(here: Place, init_method: str) -> Rendezvous:
+def rendezvous_of(here: RankPlace, init_method: str) -> Rendezvous:
     """Where the ranks meet, according to their environment variables."""
     if init_method == "file" or here.address is None:
         if INIT_METHOD not in os.environ:

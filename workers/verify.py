@@ -21,7 +21,7 @@ import psutil
 import torch
 from torch import Tensor
 
-from ddptui.host.files import open_plain
+from ddptui.host.folders import open_plain
 from workers.doctor.answers import answer
 
 # A state_dict does not say which of its tensors are buffers. These are the names that torch's own modules give them.

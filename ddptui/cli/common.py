@@ -95,7 +95,7 @@ def load_preset(
 
 def check_terminal() -> None:
     """Raises Refusal if the console cannot draw its screens on this terminal or cannot read keys from it."""
-    from ddptui.host.terminal import is_dumb
+    from ddptui.host.machine import is_dumb
 
     if not sys.stdin.isatty():
         raise Refusal("the console needs a terminal to read keys from; without one, run headless with --no-ui")

@@ -5,7 +5,7 @@ import io
 import sys
 from typing import TextIO
 
-from ddptui.host.terminal import is_dumb
+from ddptui.host.machine import is_dumb
 from ddptui.text.sanitize import at_the_door, brief
 
 ERROR = "Error: "  # click's prefix of an error line

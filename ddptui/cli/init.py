@@ -66,7 +66,7 @@ def _launched(words: tuple[str, ...]) -> "UserCommand":
 
 def _text_of(script: str) -> str:
     """Returns the text of a Python file. Raises Refusal."""
-    from ddptui.host.files import read_plain
+    from ddptui.host.folders import read_plain
     from ddptui.text.words import did_you_mean
 
     try:

@@ -61,7 +61,7 @@ def join(ticket: str, node: int | None, kind: str | None) -> None:
     from ddptui.engines.join.node_launch import JoinError
     from ddptui.engines.join.ticket import TicketError, read_ticket
     from ddptui.host.network import NetworkError
-    from ddptui.host.place.place import PlaceError
+    from ddptui.host.rank_place import PlaceError
     from ddptui.text.words import printable
 
     def report(text: str) -> None:
@@ -106,8 +106,8 @@ def manifest(name: str, assignments: tuple[str, ...], ticket: str | None, **opti
 @click.option("--as", "kind", metavar="KIND", help="Platform to read: env, torchrun, slurm, slurm_array, dlc, …")
 def place(kind: str | None) -> None:
     """Print this process's rank, as read from its environment."""
-    from ddptui.host.place import explanation
-    from ddptui.host.place.place import PlaceError
+    from ddptui.host.platforms import explanation
+    from ddptui.host.rank_place import PlaceError
 
     with refusing(PlaceError):
         click.echo(explanation(os.environ, kind))

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from ddptui.doctor.finding import Finding
 from ddptui.host import gpus
-from ddptui.host.gpus import VISIBLE, Build, Driver, Gpu
+from ddptui.host.gpus import VISIBLE, Build, Driver, HostGpu
 from ddptui.text.words import GB, OLDER
 
 BUSY_PERCENT, BUSY_GB = 10, 2  # above what an idle GPU shows: the driver itself uses up to 1 GB
@@ -36,7 +36,7 @@ def driver_finding(driver: Driver, build: Build | None) -> Finding:
     return Finding("driver", f"{driver.version}{knows}{built}", OLDER if gpus.is_too_old(driver, build) else "")
 
 
-def gpu_finding(index: int, gpu: Gpu, hidden_by: str | None) -> Finding:
+def gpu_finding(index: int, gpu: HostGpu, hidden_by: str | None) -> Finding:
     """The finding about one GPU. hidden_by: the value of CUDA_VISIBLE_DEVICES if it hides this GPU, else None."""
     memory = f"{gpu.total_bytes / GB:.0f} GB" if gpu.total_bytes else ""
     used = f"{gpu.used_bytes / GB:.1f} GB used" if gpu.used_bytes is not None else ""
@@ -53,7 +53,7 @@ def gpu_finding(index: int, gpu: Gpu, hidden_by: str | None) -> Finding:
     return Finding(f"GPU {index}", ", ".join(filter(None, parts)) + hidden, "; ".join(_remedies(gpu)))
 
 
-def _power_limit(gpu: Gpu) -> str:
+def _power_limit(gpu: HostGpu) -> str:
     """The power limit in words: "at most 700 W"; with the default limit if they differ. Empty: not known."""
     limit, default = gpu.power_limit_w, gpu.default_power_limit_w
     if limit and default and round(limit) != round(default):
@@ -61,7 +61,7 @@ def _power_limit(gpu: Gpu) -> str:
     return f"at most {limit:.0f} W" if limit else ""
 
 
-def _remedies(gpu: Gpu) -> Iterator[str]:
+def _remedies(gpu: HostGpu) -> Iterator[str]:
     if (gpu.busy_percent or 0) > BUSY_PERCENT or (gpu.used_bytes or 0) > BUSY_GB * GB:
         yield f"other programs use it, which distorts times: `nvidia-smi` lists them; {VISIBLE} can exclude the GPU"
     if gpu.is_held_back:

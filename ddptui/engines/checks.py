@@ -23,7 +23,7 @@ from ddptui.engines.local import links
 from ddptui.engines.preflight_gpus import OUR_MODELS
 from ddptui.host.folders import expanded, user_data
 from ddptui.host.machine import allow_open_files, installed, too_old_torch
-from ddptui.host.own_code import problem_of
+from ddptui.host.source import problem_of
 from ddptui.text.words import MB, NEWER_TORCH, did_you_mean
 
 # Lower bounds for the memory of a rank, to reject only hopeless trials. Measured: 390 to 600 MB with torch 2.15 for the

@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from ddptui.host.place.place import quoted
+from ddptui.host.rank_place import quoted
 
 KindName = Literal["trainjob", "pytorchjob", "dlc"]
 TEMPLATES = Path(__file__).parent / "manifests"

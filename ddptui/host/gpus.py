@@ -25,7 +25,7 @@ NUMBER = re.compile(r"[+-]?\d+")  # the number at the beginning of an entry of V
 HELD_BACK = 0x20 | 0x40 | 0x80
 
 
-class Gpu(NamedTuple):
+class HostGpu(NamedTuple):
     """One GPU. None: NVIDIA's management library (NVML) does not report the value."""
 
     name: str
@@ -45,7 +45,7 @@ class Driver(NamedTuple):
 
     version: str
     cuda: tuple[int, int] | None  # the newest CUDA version that it supports
-    gpus: tuple[Gpu, ...]  # ordered by PCI bus id
+    gpus: tuple[HostGpu, ...]  # ordered by PCI bus id
     links: tuple[str, ...] = ()  # what connects the GPUs, one line for each kind of connection
 
 
@@ -107,13 +107,13 @@ def text(answered: str | bytes) -> str:
     return answered.decode("utf-8", "replace") if isinstance(answered, bytes) else answered
 
 
-def _gpu(nvml: Any, handle: Any) -> Gpu:
+def _gpu(nvml: Any, handle: Any) -> HostGpu:
     memory = answer(nvml, "nvmlDeviceGetMemoryInfo", handle)
     rates = answer(nvml, "nvmlDeviceGetUtilizationRates", handle)
     cut = answer(nvml, "nvmlDeviceGetMigMode", handle)  # the current mode, and the mode after the next reset
     limit = answer(nvml, "nvmlDeviceGetEnforcedPowerLimit", handle)
     default_limit = answer(nvml, "nvmlDeviceGetPowerManagementDefaultLimit", handle)
-    return Gpu(
+    return HostGpu(
         name=text(nvml.nvmlDeviceGetName(handle)),
         uuid=text(nvml.nvmlDeviceGetUUID(handle)),
         total_bytes=memory and memory.total,

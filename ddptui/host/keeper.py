@@ -1,14 +1,5 @@
-"""The keeper of a launch: a process between the console and the launcher that ends every process of the launch.
-
-    python keeper.py FOLDER GRACE_S COMMAND...
-
-Its standard input is a pipe whose other end only the console holds. The pipe closes when the console ends the launch or
-dies. Then the keeper ends the launcher and all its descendants: first by SIGTERM, GRACE_S later by SIGKILL. Then it
-removes FOLDER, the temporary folder of the launch. The keeper ends as the launcher did: with the same exit code, or by
-the same signal.
-
-A warm parent (workers/warm.py) is the keeper of the launches that it forks, and has a keeper of this kind above it.
-"""
+"""The keeper of a launch, a process that ends every process of the launch with the console; ends the user's own
+training on request."""
 
 import ctypes
 import os
@@ -24,6 +15,8 @@ from contextlib import suppress
 from functools import partial
 
 import psutil
+
+from ddptui.wire.connection import WATCHED
 
 GRACE_S = 2.5  # from SIGTERM to SIGKILL: ranks need up to 2 s to send their last messages
 WARM_GRACE_S = 5.0  # the same for a warm parent, which has to end its ranks and delete their folder
@@ -161,3 +154,38 @@ def end_like(status: int) -> None:
 
 if __name__ == "__main__":
     main()
+
+
+END_WITHIN_S = 10.0  # from SIGTERM to SIGKILL
+LOOKS = 3  # number of searches: new processes may start while others end
+
+
+def end_watched(console: str, command: psutil.Process | None = None) -> None:
+    """End all watched processes, and their descendants: first by SIGTERM, later by SIGKILL.
+
+    Watched processes are those whose environment names the file `console`. command: end this process, too, even if it
+    has cleared its environment.
+    """
+    for _ in range(LOOKS):
+        roots = _watched_by(console)
+        if command is not None and command.is_running():  # False if another process has the same id by now
+            roots.append(command)
+        if not roots:
+            return
+        family = {*roots}
+        for root in roots:
+            with suppress(psutil.NoSuchProcess):
+                family |= {*root.children(recursive=True)}
+        send(family, signal.SIGTERM)
+        _, left = psutil.wait_procs(family, timeout=END_WITHIN_S)
+        send(left, signal.SIGKILL)
+        psutil.wait_procs(left, timeout=END_WITHIN_S)
+
+
+def _watched_by(console: str) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):  # it has ended, or belongs to another user
+            if process.environ().get(WATCHED) == console and process.pid != os.getpid():
+                found.append(process)
+    return found

@@ -1,4 +1,5 @@
-"""Describes this machine without importing torch: cores, limits, GPUs, installed packages."""
+"""Describes this machine without importing torch: cores, limits, GPUs, installed packages, its clock and its
+terminal."""
 
 import os
 import platform
@@ -15,6 +16,30 @@ from ddptui import __version__
 from ddptui.host import gpus
 from ddptui.host.gpus import VISIBLE, Driver
 from ddptui.text.words import GB, count
+
+BOOT = Path("/proc/sys/kernel/random/boot_id")
+TIME_NAMESPACE = Path("/proc/self/ns/time")  # the clock may be shifted in a container's own time namespace
+
+
+def own_clock() -> str:
+    """The name of this process's monotonic clock. Processes with the same name can compare `time.monotonic_ns()`."""
+    try:
+        boot = BOOT.read_text("ascii").strip()
+    except OSError:
+        return platform.node()  # without a boot id, the host's name has to do
+    namespace = 0  # on kernels without time namespaces
+    with suppress(OSError):
+        namespace = os.stat(TIME_NAMESPACE).st_ino
+    return f"{boot}/{namespace}"
+
+
+DUMB = ("dumb", "unknown")  # values of TERM for terminals that take plain lines only, such as a shell in Emacs
+
+
+def is_dumb() -> bool:
+    """Whether the terminal takes plain lines only: no escape sequences, no full-screen program."""
+    return os.environ.get("TERM") in DUMB
+
 
 PACKAGES = ("torch", "torchvision", "numpy", "pyzmq", "msgspec", "psutil")
 NCCL_PACKAGES = ("nvidia-nccl-cu13", "nvidia-nccl-cu12", "nvidia-nccl-cu11")  # torch's wheels require one of them

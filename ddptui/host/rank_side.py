@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, Self
 
 from ddptui.host.folders import python_path
-from ddptui.host.launchers import without_launchers
+from ddptui.host.rank_place import without_launchers
 from ddptui.text.words import ending, first_line
 from ddptui.wire.connection import CONSOLE_PID
 

@@ -15,8 +15,7 @@ from ddptui.config.preset import Preset
 from ddptui.config.settings import KEYS
 from ddptui.findings.compare import RunningResults
 from ddptui.findings.repeat import NO_OUTCOMES, Outcomes
-from ddptui.host.machine import describe
-from ddptui.host.terminal import is_dumb
+from ddptui.host.machine import describe, is_dumb
 from ddptui.live import headline
 from ddptui.live.monitor import RunMonitor
 from ddptui.report import table

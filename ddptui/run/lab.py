@@ -25,8 +25,8 @@ from ddptui.engines.choose import engine_for
 from ddptui.engines.local.foreign import Terms
 from ddptui.engines.local.warm import WarmParent
 from ddptui.findings.compare import RunningResults
-from ddptui.host.clock import own_clock
 from ddptui.host.load import LoadMeter
+from ddptui.host.machine import own_clock
 from ddptui.run.sampling import SamplingPace
 from ddptui.run.supervisor import LaunchSupervisor, Supervisor
 from ddptui.run.watcher import WatchSupervisor

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
+from ddptui.host.machine import is_dumb
 from ddptui.host.source import source_line
-from ddptui.host.terminal import is_dumb
 from ddptui.report import table
 from ddptui.text.drawing import cell_len, paragraph
 from ddptui.text.sanitize import FIRST_STYLE, LAST_STYLE

@@ -13,7 +13,7 @@ from typing import IO, BinaryIO
 
 import msgspec
 
-from ddptui.host.files import open_plain
+from ddptui.host.folders import open_plain
 from ddptui.text.sanitize import shell_line
 from ddptui.text.words import count, printable
 from ddptui.wire.connection import flight_record

@@ -16,9 +16,8 @@ from ddptui.analysis.outline import ResultsOutline
 from ddptui.analysis.results import Results
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
-from ddptui.host.files import check_plain, read_plain
-from ddptui.host.folders import expanded, user_data
-from ddptui.host.own_code import sources_of
+from ddptui.host.folders import check_plain, expanded, read_plain, user_data
+from ddptui.host.source import sources_of
 from ddptui.store.environment import TOO_DEEP, problem_of, what_matters
 from ddptui.store.journal import MOST_JOURNAL, RepeatJournal, raising_run_lost, read_messages
 from ddptui.store.lock import LOCK, is_locked, lock, opened

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ddptui.config.settings import NO_SETTINGS, THEMES, Settings, SettingsError, parse
-from ddptui.host.files import read_plain
-from ddptui.host.folders import user_config
+from ddptui.host.folders import read_plain, user_config
 from ddptui.store.toml_file import MOST_BYTES, TomlFileError, read_table, replace_file
 
 THEME_VARIABLE = "TEXTUAL_THEME"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ddptui.config.values import read_toml
-from ddptui.host.files import read_plain
+from ddptui.host.folders import read_plain
 
 MOST_BYTES = 2**20
 

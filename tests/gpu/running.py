@@ -10,7 +10,7 @@ import pytest
 
 from ddptui.analysis.results import Results
 from ddptui.host.folders import python_path
-from ddptui.host.launchers import without_launchers
+from ddptui.host.rank_place import without_launchers
 from ddptui.store.journal import tail
 from ddptui.store.presets import as_toml
 from ddptui.store.runs import Run, all_runs

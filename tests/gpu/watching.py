@@ -13,7 +13,7 @@ import pytest
 
 from ddptui.analysis.results import RepeatResult, Results
 from ddptui.host.folders import python_path
-from ddptui.host.launchers import without_launchers
+from ddptui.host.rank_place import without_launchers
 from ddptui.store.runs import all_runs
 from ddptui.text.words import MS
 from ddptui.wire.messages import Step

@@ -16,7 +16,7 @@ from ddptui.analysis.clock_probes import AT_FIRST, Probes
 from ddptui.analysis.results import RepeatResult
 from ddptui.engines.hub import Hub
 from ddptui.findings.repeat import outcome_of_messages
-from ddptui.host.clock import own_clock
+from ddptui.host.machine import own_clock
 from ddptui.wire.connection import HUB, TOKEN
 from ddptui.wire.messages import Done, Echo, Hello
 from ddptui.wire.records import Ended, Launched, Message, Offset

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from ddptui.host.clock import own_clock
+from ddptui.host.machine import own_clock
 from ddptui.wire.connection import TOKEN
 from ddptui.wire.messages import VERSION, Collective, Done, Hello, Step
 from tests.support.leaving import leave

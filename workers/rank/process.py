@@ -19,8 +19,7 @@ import torch
 from ddptui.config.catalog import ONE_PROCESS
 from ddptui.config.trial import Trial, TrialError, own_codes, threads_per_rank
 from ddptui.config.values import from_arguments
-from ddptui.host.clock import own_clock
-from ddptui.host.machine import available_cores
+from ddptui.host.machine import available_cores, own_clock
 from ddptui.wire.connection import HUB, LINKS, LOGS, TOKEN
 from ddptui.wire.messages import VERSION, Failed, Hello, Position
 from workers.instruments.delays import Delays, RankDelays

@@ -13,7 +13,7 @@ import time
 from functools import partial
 from pathlib import Path
 
-from ddptui.host.ending import end_watched
+from ddptui.host.keeper import end_watched
 from ddptui.text.sanitize import as_argument
 from ddptui.wire.connection import LET_GO, RelayTask
 from workers.relay.rank import WatchedRank

@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec.structs import asdict
 
-from ddptui.host.clock import own_clock
+from ddptui.host.machine import own_clock
 from ddptui.wire.connection import TOKEN, Watching
 from ddptui.wire.messages import VERSION, Failed, Hello, Nccl, OwnGpu, Ready, Stack, Stood
 from workers.instruments.heartbeat import GpuMemory, GpuMeter, ProcessMeter

@@ -19,7 +19,7 @@ from ddptui.engines.base import LAUNCHER_LOG
 from ddptui.engines.join.node_launch import ENDED_BY_CONSOLE, JoinError, NodeLaunch
 from ddptui.engines.join.ticket import Ticket
 from ddptui.engines.local.warm import WarmParent
-from ddptui.host import place
+from ddptui.host import platforms
 from ddptui.host.network import interface_towards
 from ddptui.wire import helper_messages as wire
 from ddptui.wire.connection import use_keys
@@ -49,7 +49,7 @@ def join(ticket: Ticket, node: int | None, report: Report) -> int:
 def node_here(number: int | None, kind: str | None, report: Report) -> int | None:
     """The number of this node: the given one, or the one from the launcher's variables (kind: the launcher, see
     host/place). None: the console assigns one. Raises PlaceError."""
-    if number is not None or (here := place.here(os.environ, kind)) is None:
+    if number is not None or (here := platforms.place_here(os.environ, kind)) is None:
         return number
     report(here.describe())
     return here.node

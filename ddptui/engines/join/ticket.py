@@ -11,7 +11,7 @@ from zmq.utils import z85
 
 from ddptui import __version__
 from ddptui.engines.gate import ConsoleSocket
-from ddptui.host.files import open_plain
+from ddptui.host.folders import open_plain
 from ddptui.wire.connection import PeerKeys, Watching
 
 MARK = "ddptui1:"  # prefix of tickets; the number changes with the fields of a ticket

@@ -21,7 +21,7 @@ from ddptui.engines.hub import Hub
 from ddptui.engines.local.hidden import HiddenRanks, injected_folder
 from ddptui.engines.local.relay import Relay
 from ddptui.engines.local.training import CONSOLE_FILE, HeldTraining, Tail, TrainingLaunch, remember, training_at
-from ddptui.host.ending import end_watched
+from ddptui.host.keeper import end_watched
 from ddptui.text.sanitize import as_argument
 from ddptui.wire.connection import NOTES, WATCHED, Watching
 

@@ -21,8 +21,8 @@ import psutil
 import ddptui
 from ddptui.host import keeper
 from ddptui.host.folders import TemporaryFolder, lab_root, python_path
-from ddptui.host.launchers import without_launchers
 from ddptui.host.machine import heap_limits
+from ddptui.host.rank_place import without_launchers
 from ddptui.text.words import ending
 from ddptui.wire import helper_messages as wire
 from ddptui.wire.helper_messages import EndFork, Fork, Forked, ForkEnded, ForkRefused, FromParent, Imported

@@ -8,7 +8,7 @@ from ddptui.config.preset import Preset
 from ddptui.config.values import make_trial, parse_assignment
 from ddptui.engines.preflight_gpus import GpuInfo, problem
 from ddptui.host.folders import lab_root
-from ddptui.host.gpus import Build, Driver, Gpu
+from ddptui.host.gpus import Build, Driver, HostGpu
 from ddptui.report.preset_columns import differs, facts
 from ddptui.run.by_hand import one
 from ddptui.store.presets import load
@@ -19,7 +19,7 @@ NEEDED = {"gpu-quickstart": 1, "gpu-amp": 1, "dp-vs-ddp": 2, "gpu-backends": 2}
 
 
 def with_gpus(number: int) -> GpuInfo:
-    every = tuple(Gpu("P100", f"GPU-{index}") for index in range(number))
+    every = tuple(HostGpu("P100", f"GPU-{index}") for index in range(number))
     return GpuInfo(surely_none=False, driver=Driver("580.65", (13, 0), every), build=Build("13.0", None), visible=None)
 
 

@@ -11,13 +11,13 @@ from ddptui.doctor.finding import Finding
 from ddptui.engines import checks
 from ddptui.engines.preflight_gpus import GpuInfo
 from ddptui.host import gpus
-from ddptui.host.gpus import Build, Driver, Gpu
+from ddptui.host.gpus import Build, Driver, HostGpu
 from ddptui.host.rank_side import Child, NoAnswer
 from tests.support.doctoring import GB, only
 from tests.support.failing import failing_with
 
 UNAVAILABLE = "No CUDA GPUs are available"
-SEEN_BY_NVML = GpuInfo(False, Driver("580.65", (13, 0), (Gpu("H200", "GPU-0"),)), Build("13.2", None), None)
+SEEN_BY_NVML = GpuInfo(False, Driver("580.65", (13, 0), (HostGpu("H200", "GPU-0"),)), Build("13.2", None), None)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_backends_that_are_not_there_are_told_and_that_mpi_is_rare(monkeypatch: 
 # NVIDIA's driver
 
 
-H100 = gpus.Gpu("H100", "GPU-aa", 80 * GB, GB, 0)
+H100 = gpus.HostGpu("H100", "GPU-aa", 80 * GB, GB, 0)
 H100_TEXT = "H100, 80 GB, 1.0 GB used, 0% busy"
 DRIVER = gpus.Driver("580.65", (13, 0), (H100, H100._replace(uuid="GPU-bb", used_bytes=None, busy_percent=None)))
 

@@ -21,7 +21,7 @@ from ddptui.engines.checks import CHECKS, no_compiler
 from ddptui.engines.preflight_gpus import GpuInfo, problem, wants_to_know, without_gpus
 from ddptui.host import gpus
 from ddptui.host.folders import lab_root
-from ddptui.host.gpus import Build, Driver, Gpu
+from ddptui.host.gpus import Build, Driver, HostGpu
 from ddptui.host.machine import OLDEST_TORCH
 from tests.support.builders import preset_of
 
@@ -210,7 +210,7 @@ NO_GPU = GpuInfo(surely_none=True, driver=None, build=TORCH, visible=None)
 def with_gpus(
     number: int, visible: str | None = None, cuda: tuple[int, int] = (13, 0), build: Build | None = TORCH
 ) -> GpuInfo:
-    every = tuple(Gpu("H100", f"GPU-{index}") for index in range(number))
+    every = tuple(HostGpu("H100", f"GPU-{index}") for index in range(number))
     return GpuInfo(surely_none=False, driver=Driver("580.65", cuda, every), build=build, visible=visible)
 
 

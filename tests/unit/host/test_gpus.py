@@ -7,13 +7,13 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from ddptui.host import gpus, machine
-from ddptui.host.gpus import Build, Driver, Gpu
+from ddptui.host.gpus import Build, Driver, HostGpu
 from ddptui.host.machine import describe, gpus_of
 from tests.support.failing import failing
 
 GB = 2**30
 UUIDS = ["GPU-aa11", "GPU-aa22", "GPU-bb33", "GPU-cc44"]
-FOUR = Driver("550.54", (12, 4), tuple(Gpu("H100", uuid, 80 * GB) for uuid in UUIDS))
+FOUR = Driver("550.54", (12, 4), tuple(HostGpu("H100", uuid, 80 * GB) for uuid in UUIDS))
 
 
 SEEN: dict[str | None, list[int]] = {
@@ -108,9 +108,9 @@ def told_by(nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch, *, with_links: bool
 
 
 LIMITS = {"power_limit_w": 300, "default_power_limit_w": 350, "most_sm_mhz": 1980}
-WHOLE = Gpu("NVIDIA H100", UUIDS[0], 80 * GB, GB, 7, **LIMITS, is_held_back=False)
+WHOLE = HostGpu("NVIDIA H100", UUIDS[0], 80 * GB, GB, 7, **LIMITS, is_held_back=False)
 OTHER = WHOLE._replace(uuid=UUIDS[1], is_cut=True, is_held_back=True)
-LITTLE = (Gpu("NVIDIA H100", UUIDS[0]), Gpu("NVIDIA H100", UUIDS[1]))
+LITTLE = (HostGpu("NVIDIA H100", UUIDS[0]), HostGpu("NVIDIA H100", UUIDS[1]))
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ def test_a_run_keeps_what_gpus_and_what_nccl_it_had(package: str | None, monkeyp
 
 def test_a_run_keeps_the_links_and_power_limits_of_its_gpus() -> None:
     assert gpus_of(None) == {}
-    limited = Gpu("H100", UUIDS[0], power_limit_w=300.0, default_power_limit_w=700.0)
-    kept = gpus_of(Driver("550.54", None, (limited, Gpu("H100", UUIDS[1])), links=("SYS: 0-1",)))
+    limited = HostGpu("H100", UUIDS[0], power_limit_w=300.0, default_power_limit_w=700.0)
+    kept = gpus_of(Driver("550.54", None, (limited, HostGpu("H100", UUIDS[1])), links=("SYS: 0-1",)))
     assert (kept["gpus"], kept["gpu_links"]) == (["H100"] * 2, ["SYS: 0-1"])
     assert (kept["gpu_power_limit_w"], kept["gpu_default_power_limit_w"]) == ([300.0, None], [700.0, None])

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 
-from ddptui.host.launchers import without_launchers
+from ddptui.host.rank_place import without_launchers
 
 USERS = {"CUDA_VISIBLE_DEVICES", "LOGLEVEL", "OMP_NUM_THREADS", "TORCH_NCCL_ASYNC_ERROR_HANDLING", "USE_LIBUV"}
 # environ["X"], environ.get("X"), getenv("X"); names in constants; and the variables of a rank

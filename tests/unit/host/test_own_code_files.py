@@ -7,7 +7,7 @@ import pytest
 
 from ddptui.config.trial import Trial, own_codes, parsed
 from ddptui.config.values import make_trial
-from ddptui.host.own_code import located, problem_of, sources_of
+from ddptui.host.source import located, problem_of, sources_of
 
 WORKS = "from os import path as where\nif True:\n    late = print\nclass Mine: ...\nasync def average(tensors): ...\n"
 

@@ -8,10 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddptui.host.place import explanation, here, kinds_here
-from ddptui.host.place.place import Place, PlaceError
-from ddptui.host.place.slurm_lists import counts, first_node
-from ddptui.host.place.table import LAUNCHERS
+from ddptui.host.platforms import LAUNCHERS, counts, explanation, first_node, kinds_here, place_here
+from ddptui.host.rank_place import PlaceError, RankPlace
 
 ENV = {"RANK": "5", "WORLD_SIZE": "8", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "15001"}
 FILE = {"RANK": "1", "WORLD_SIZE": "3", "INIT_METHOD": "file:///shared/meet"}
@@ -45,13 +43,13 @@ FULL = {
 }  # fmt: skip
 
 
-def seen(environ: dict[str, str], name: str | None = None) -> Place:
-    place = here(environ, name)
+def seen(environ: dict[str, str], name: str | None = None) -> RankPlace:
+    place = place_here(environ, name)
     assert place is not None
     return place
 
 
-def numbers(place: Place) -> tuple[int, ...]:
+def numbers(place: RankPlace) -> tuple[int, ...]:
     return (place.rank, place.world, place.local_rank, place.local_world, place.node, place.nodes)
 
 
@@ -179,7 +177,7 @@ def test_whatever_is_missing_is_named_with_who_sets_it(kind: str) -> None:
 )
 def test_what_is_wrong_is_one_line_that_names_the_variable(kind: str, changes: dict[str, str], why: str) -> None:
     with pytest.raises(PlaceError, match=why) as raised:
-        here(FULL[kind] | changes, kind)
+        place_here(FULL[kind] | changes, kind)
     assert "\n" not in str(raised.value)
     assert len(str(raised.value)) < 200
 
@@ -207,15 +205,15 @@ def test_the_innermost_wins(inner: dict[str, str], outer: dict[str, str], kind: 
 
 
 def test_nothing_is_nothing() -> None:
-    assert here({}) is None
+    assert place_here({}) is None
     assert kinds_here({"PATH": "/bin", "RANK": "", "WORLD_SIZE": "2", "SLURM_PROCID": ""}) == []
 
 
 def test_an_unknown_kind_is_answered_with_the_nearest() -> None:
     with pytest.raises(PlaceError, match=r"^'trainjobs' is not a known environment: did you mean 'trainjob'\?$"):
-        here(ENV, "trainjobs")
+        place_here(ENV, "trainjobs")
     with pytest.raises(PlaceError, match=r"^'\\x1b' is not a known environment: there are torchrun, dlc"):
-        here(ENV, "\x1b")
+        place_here(ENV, "\x1b")
 
 
 # In words: `ddptui place`
@@ -257,7 +255,7 @@ def test_an_outer_environment_is_named() -> None:
 
 def test_a_rank_imports_little_for_it() -> None:
     heavy = ["torch", "textual", "click", "rich", "zmq", "numpy"]
-    code = f"import sys, ddptui.host.place; print(*sys.modules.keys() & set({heavy}))"
+    code = f"import sys, ddptui.host.platforms; print(*sys.modules.keys() & set({heavy}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == "\n"
 

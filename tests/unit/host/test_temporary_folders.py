@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ddptui.host import clock
-from ddptui.host.clock import own_clock
+from ddptui.host import machine
 from ddptui.host.folders import TemporaryFolder
+from ddptui.host.machine import own_clock
 
 OTHER_PROCESSES = ["unshare", "--user", "--map-root-user", "--pid", "--fork"]  # where no process of this test has an id
 MAKE = "import os, sys; from pathlib import Path; from ddptui.host.folders import TemporaryFolder; "
@@ -54,7 +54,7 @@ def test_what_a_killed_process_has_left_is_removed_though_its_process_id_is_in_u
 # Which clock a process tells the time by
 
 
-TELL = "from ddptui.host.clock import own_clock; print(own_clock())"
+TELL = "from ddptui.host.machine import own_clock; print(own_clock())"
 
 
 def told_by(*prefix: str) -> str:
@@ -74,7 +74,7 @@ def test_in_a_time_namespace_it_is_another_one() -> None:
 
 
 def test_where_the_system_does_not_tell_it_is_the_hosts_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(clock, "TIME_NAMESPACE", tmp_path / "none")
+    monkeypatch.setattr(machine, "TIME_NAMESPACE", tmp_path / "none")
     assert own_clock().endswith("/0")
-    monkeypatch.setattr(clock, "BOOT", tmp_path / "none")
+    monkeypatch.setattr(machine, "BOOT", tmp_path / "none")
     assert own_clock() == platform.node()

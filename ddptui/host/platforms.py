@@ -1,13 +1,41 @@
-"""The table of launchers and platforms, with the variables by which each places a process or node among the ranks."""
+"""The table of launchers and platforms: finds out from their variables which rank or node this process is."""
 
+import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from ddptui.host.network import FIRST_PORT, PORTS
-from ddptui.host.place.place import LARGEST_ID, Environ, Place, PlaceError, Variables, quoted
-from ddptui.host.place.slurm_lists import counts, first_node
+from ddptui.host.rank_place import LARGEST_ID, Environ, PlaceError, RankPlace, Variables, quoted
+from ddptui.text.words import did_you_mean
+
+MOST_NAMES = 65_536  # a longer list of counts is an error: no cluster has so many nodes
+RANGE = re.compile(r"(\d{1,9})-(\d{1,9})", re.ASCII)
+CHOICE = r"(?:\d{1,9}-\d{1,9}|[^\[\],\s-]++)"
+BRACKETS = re.compile(rf"\[({CHOICE})((?:,{CHOICE})*+)\]", re.ASCII)
+NODE = rf"(?:[^\[\],\s]|{BRACKETS.pattern})++"
+NODE_LIST = re.compile(rf"({NODE})(?:,{NODE})*+", re.ASCII)
+COUNT = re.compile(r"(\d{1,6})(?:\(x(\d{1,6})\))?", re.ASCII)
+
+
+def first_node(text: str) -> str:
+    """The first node of a list: n08 for `n[08-10],x`. Raises PlaceError."""
+    nodes = NODE_LIST.fullmatch(text)
+    ranges = [found for choices in BRACKETS.findall(text) for found in RANGE.findall("".join(choices))]
+    if nodes is None or any(int(first) > int(last) for first, last in ranges):
+        raise PlaceError(f"'{quoted(text)}' is not a list of nodes in Slurm's format, such as a[1-3,07-09],b")
+    return BRACKETS.sub(lambda found: found[1].split("-")[0], nodes[1])
+
+
+def counts(text: str) -> list[int]:
+    """The number of tasks of each node: 2, 2, 2, 1 for `2(x3),1`. Raises PlaceError."""
+    matches = [COUNT.fullmatch(piece) for piece in text.split(",")]
+    runs = [(int(match[1]), int(match[2] or 1)) for match in matches if match]
+    if len(runs) < len(matches) or sum(times for _, times in runs) > MOST_NAMES:
+        raise PlaceError(f"'{quoted(text)}' is not a list of task counts in Slurm's format, such as 2(x3),1")
+    return [tasks for tasks, times in runs for _ in range(times)]
+
 
 SCHEME = "file://"
 COUNTED_BY_TORCHRUN = ("auto", "gpu", "cpu")  # values of nproc_per_node for which torchrun counts the node's devices
@@ -29,32 +57,32 @@ class Launcher(NamedTuple):
 
     setter: str  # a clause that says who sets the variables
     is_here: Callable[[Environ], bool]  # whether the variables are set
-    place: Callable[[Variables], Place]  # the place that they define; raises PlaceError
+    place: Callable[[Variables], RankPlace]  # the place that they define; raises PlaceError
     meanings: Mapping[str, str]  # the meaning of each variable
 
 
 # Launchers whose variables define a process: torchrun, srun, or a user's own script.
 
 
-def _torchrun(variables: Variables) -> Place:
+def _torchrun(variables: Variables) -> RankPlace:
     world = variables.number("WORLD_SIZE", 1)
     local_world = variables.number("LOCAL_WORLD_SIZE", 1, world)
     nodes = variables.number("GROUP_WORLD_SIZE", 1, world)  # torchrun calls the processes of one node a group
     rank, local_rank = variables.index("RANK", world), variables.index("LOCAL_RANK", local_world)
     node = variables.index("GROUP_RANK", nodes)
-    return Place(rank, world, local_rank, local_world, node, nodes, *variables.meeting())
+    return RankPlace(rank, world, local_rank, local_world, node, nodes, *variables.meeting())
 
 
-def _env(variables: Variables) -> Place:
-    return Place(*_by_hand(variables), *variables.meeting(), says=_without_nodes(variables))
+def _env(variables: Variables) -> RankPlace:
+    return RankPlace(*_by_hand(variables), *variables.meeting(), says=_without_nodes(variables))
 
 
-def _file(variables: Variables) -> Place:
+def _file(variables: Variables) -> RankPlace:
     url = variables.text("INIT_METHOD")
     path = url.removeprefix(SCHEME)
     if path == url or not path.startswith("/"):
         raise PlaceError(f"INIT_METHOD={quoted(url)} names no shared file: set file:///SHARED/FOLDER/NAME")
-    return Place(*_by_hand(variables), file=path, says=_without_nodes(variables))
+    return RankPlace(*_by_hand(variables), file=path, says=_without_nodes(variables))
 
 
 def _by_hand(variables: Variables) -> tuple[int, int, int, int, int, int]:
@@ -85,7 +113,7 @@ def _without_nodes(variables: Variables) -> tuple[str, ...]:
     return () if any(map(variables.has, LOCAL | NODES)) else (NO_NODE,)
 
 
-def _slurm(variables: Variables) -> Place:
+def _slurm(variables: Variables) -> RankPlace:
     """The place in the Slurm step; in the job if no variables describe the step. A job may have more nodes than a
     step."""
     world = variables.number(variables.first_set("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"), 1)
@@ -102,17 +130,17 @@ def _slurm(variables: Variables) -> Place:
     # no variable holds the rendezvous address: every task derives it from the same node list and job id
     address = first_node(variables.text(variables.first_set("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST")))
     port = FIRST_PORT + variables.number("SLURM_JOB_ID", 0, LARGEST_ID) % PORTS
-    return Place(rank, world, local_rank, local_world, node, nodes, address, port)
+    return RankPlace(rank, world, local_rank, local_world, node, nodes, address, port)
 
 
 # Platforms whose variables define a node, which starts its ranks itself. All nodes have the same number of ranks.
 
 
-def _node(node: int, nodes: int, ranks: int, address: str | None = None, port: int | None = None) -> Place:
-    return Place(node * ranks, nodes * ranks, 0, ranks, node, nodes, address, port, is_node=True)
+def _node(node: int, nodes: int, ranks: int, address: str | None = None, port: int | None = None) -> RankPlace:
+    return RankPlace(node * ranks, nodes * ranks, 0, ranks, node, nodes, address, port, is_node=True)
 
 
-def _dlc(variables: Variables) -> Place:
+def _dlc(variables: Variables) -> RankPlace:
     # source: https://www.alibabacloud.com/help/en/pai/general-environment-variables
     nodes = variables.number("WORLD_SIZE", 1)
     gpus = variables.number("NPROC_PER_NODE", unset=0)
@@ -120,7 +148,7 @@ def _dlc(variables: Variables) -> Place:
     return place if gpus else replace(place, says=(NO_GPUS,))
 
 
-def _pytorchjob(variables: Variables) -> Place:
+def _pytorchjob(variables: Variables) -> RankPlace:
     """In all releases, RANK is the index of the pod. WORLD_SIZE is the number of pods in old releases, and pods ×
     nprocPerNode in newer ones, which set PET_… as well."""
     world = variables.number("WORLD_SIZE", 1)
@@ -139,7 +167,7 @@ def _pytorchjob(variables: Variables) -> Place:
     return replace(place, says=(f"WORLD_SIZE={world}: {means}",))
 
 
-def _trainjob(variables: Variables) -> Place:
+def _trainjob(variables: Variables) -> RankPlace:
     nodes = variables.number("PET_NNODES", 1)
     node = variables.index("PET_NODE_RANK", nodes)
     value = variables.text("PET_NPROC_PER_NODE")
@@ -148,7 +176,7 @@ def _trainjob(variables: Variables) -> Place:
     return _node(node, nodes, variables.number("PET_NPROC_PER_NODE", 1), *variables.meeting("PET_"))
 
 
-def _slurm_array(variables: Variables) -> Place:
+def _slurm_array(variables: Variables) -> RankPlace:
     """Each job of the array is a node. The ranks meet in a shared file."""
     nodes = variables.number("SLURM_ARRAY_TASK_COUNT", 1)
     first = variables.number("SLURM_ARRAY_TASK_MIN", 0, LARGEST_ID)
@@ -231,3 +259,32 @@ LAUNCHERS = {
         },
     ),
 }
+
+
+def place_here(environ: Environ, name: str | None = None) -> RankPlace | None:
+    """The place of this process, from the variables of the named launcher, or else of the innermost one. None: no
+    launcher has set variables. Raises PlaceError."""
+    if name is None and (name := next(iter(kinds_here(environ)), None)) is None:
+        return None
+    if name not in LAUNCHERS:
+        hint = did_you_mean(name, LAUNCHERS, f"there are {', '.join(LAUNCHERS)}")
+        raise PlaceError(f"'{quoted(name)}' is not a known environment: {hint}")
+    launcher = LAUNCHERS[name]
+    variables = Variables(environ, launcher.setter)
+    place = launcher.place(variables)
+    return replace(place, kind=name, says=variables.meanings(launcher.meanings) + place.says)
+
+
+def kinds_here(environ: Environ) -> list[str]:
+    """The names of the launchers whose variables are set, innermost first."""
+    return [name for name, launcher in LAUNCHERS.items() if launcher.is_here(environ)]
+
+
+def explanation(environ: Environ, name: str | None = None) -> str:
+    """The output of `ddptui place`: the place, each variable's meaning, the outer launchers. Raises PlaceError."""
+    place = place_here(environ, name)
+    if place is None:
+        raise PlaceError(f"no launcher has set variables here; --as NAME lists what is missing: {', '.join(LAUNCHERS)}")
+    # env is left out: its variables belong to other launchers as well
+    others = [kind for kind in kinds_here(environ) if kind not in (place.kind, "env")]
+    return "\n".join([place.describe(), *(f"  variables of {kind} are set, too: --as {kind}" for kind in others)])

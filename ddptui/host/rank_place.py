@@ -1,4 +1,4 @@
-"""The place of a process among the ranks of a run, its description, and the reading of the variables that define it."""
+"""The place of a process among the ranks of a run, and the environment variables that hold it."""
 
 from collections.abc import Mapping
 
@@ -16,7 +16,7 @@ class PlaceError(ValueError):
     sets it."""
 
 
-class Place(msgspec.Struct, frozen=True):
+class RankPlace(msgspec.Struct, frozen=True):
     """The rank or node that an environment defines. All indices count from 0."""
 
     rank: int  # rank of this process; if the environment defines a node, the first rank of that node
@@ -114,3 +114,18 @@ def escaped(value: str) -> str:
 def quoted(value: str) -> str:
     """The beginning of a value in printable ASCII, for an error."""
     return escaped(value)[:LONGEST_QUOTE]
+
+
+# Torch's launchers read these variables or set them for ranks; torchrun reads the default of each option from PET_….
+PREFIXES = ("PET_", "TORCHELASTIC_", "TORCH_ELASTIC_")
+NAMES = (
+    "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_NAME", "ROLE_RANK",
+    "ROLE_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "PYTHON_EXEC", "TORCH_WORKER_SERVER_SOCKET",
+    "TORCH_DISABLE_SHARE_RDZV_TCP_STORE",
+    "NODE_RANK", "NNODES", "INIT_METHOD",  # of workers/rank
+)  # fmt: skip
+
+
+def without_launchers(variables: Mapping[str, str]) -> dict[str, str]:
+    """The environment without the variables of launchers. Those that a user sets for torch or its backends stay."""
+    return {name: value for name, value in variables.items() if name not in NAMES and not name.startswith(PREFIXES)}
