@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from benchmarks.recordings import STEPS, WARM_UP, WINDOWS, recorded
 from ddptui.analysis.culprit import WaitAnalysis
-from ddptui.analysis.launch_log import steps_within
+from ddptui.analysis.launch_data import steps_within
 from ddptui.analysis.waits import AlignedStep, AlignedSteps, align_steps
 from ddptui.config.trial import Bottleneck
 from ddptui.findings.verdict import analyze_aligned

@@ -15,7 +15,7 @@ from itertools import cycle, islice
 from msgspec.structs import replace
 
 from benchmarks.launches import run
-from ddptui.analysis.launch_log import LaunchData
+from ddptui.analysis.launch_data import LaunchData
 from ddptui.analysis.policy import SLOWER
 from ddptui.analysis.results import RepeatResult
 from ddptui.config.preset import Preset

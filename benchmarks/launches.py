@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
-from ddptui.analysis.launch_log import LaunchData, launch_logs
+from ddptui.analysis.launch_data import LaunchData, launch_logs
 from ddptui.config.preset import Preset
 from ddptui.engines.local.warm import WarmParent
 from ddptui.host.machine import describe

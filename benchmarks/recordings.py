@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.launches import busy_processes
-from ddptui.analysis.launch_log import LaunchData, launch_logs
+from ddptui.analysis.launch_data import LaunchData, launch_logs
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck, Trial
 from ddptui.config.values import make_trial

@@ -14,8 +14,8 @@ from statistics import fmean, median
 from typing import Any, NamedTuple
 
 from benchmarks.launches import run
-from ddptui.analysis.launch_log import steps_within
-from ddptui.analysis.what_if import what_if
+from ddptui.analysis.figures import what_if
+from ddptui.analysis.launch_data import steps_within
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck
 from ddptui.config.values import make_trial

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ddptui.analysis.primitives.results import Cell, PrimitivesResult, TimeUs
+from ddptui.analysis.primitive_results import Cell, PrimitivesResult, TimeUs
 from ddptui.analysis.results import (
     Averaging,
     ConfidenceInterval,

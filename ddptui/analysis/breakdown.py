@@ -1,17 +1,16 @@
-"""Splits a train time, or the difference of two, into own work, injected delays, waiting and transfer. Pure.
+"""Splits train times into work, delays, waiting and transfer, or into median and long steps; and who waited for
+whom. Pure."""
 
-The parts are means over the ranks that had to wait: all ranks but the culprit, or all ranks if there is no culprit. For
-these ranks a late rank shows up as waiting, which is what its lateness costs. The parts come from the repeat with the
-median train time (or are means of the middle two), so they add up to the train time in the table.
-"""
-
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from statistics import fmean
 from typing import NamedTuple
 
-from ddptui.analysis.cautions import Caution
-from ddptui.analysis.counted import all_changed, counted
-from ddptui.analysis.results import RankResult, RepeatResult, TrialResult
+from ddptui.analysis.policy import Caution
+from ddptui.analysis.repeats import all_changed, valid_repeats
+from ddptui.analysis.results import LongStep, RankResult, RepeatResult, TimeParts, TrialResult
+from ddptui.text.words import MS, S
+from ddptui.wire.messages import Step
 
 
 class Breakdown(NamedTuple):
@@ -47,7 +46,7 @@ def breakdown(trial: TrialResult) -> Breakdown | None:
     if trial.summary is None:
         return None
     culprit = trial.summary.culprit.rank if trial.summary.culprit else None
-    parts = [_of_repeat(repeat, culprit) for repeat in middle(counted(trial.repeats))]
+    parts = [_of_repeat(repeat, culprit) for repeat in middle(valid_repeats(trial.repeats))]
     return Breakdown(*map(fmean, zip(*parts, strict=True)))
 
 
@@ -99,3 +98,99 @@ def slept_in_steps(repeat: RepeatResult) -> dict[int, float]:
         if delay.at != "start":
             slept_s[delay.rank] = slept_s.get(delay.rank, 0.0) + delay.s
     return slept_s
+
+
+LONG = 2  # times the median: from here on a step is long
+NAMED = 3  # long steps to list
+
+
+def time_parts(ranks: Mapping[int, Sequence[Step]], steps: int, median_ms: float, train_time_s: float) -> TimeParts:
+    """The parts of the train time, means over ranks. ranks: the measured steps that were kept; steps: number of steps
+    made; median_ms: median over all ranks' steps."""
+    longest: dict[int, float] = {}  # number of a long step -> its time on the slowest rank, in ms
+    parts = [_rank_train_time(of_rank, steps / len(of_rank), median_ms, longest) for of_rank in ranks.values()]
+    long_s, between_steps_s, between_epochs_s = map(fmean, zip(*parts, strict=True))
+    median_s = median_ms * steps * MS / S
+    return TimeParts(
+        median_s=median_s,
+        long_s=long_s,
+        between_steps_s=between_steps_s,
+        between_epochs_s=between_epochs_s,
+        others_s=train_time_s - median_s - long_s - between_steps_s - between_epochs_s,
+        long_steps=round(len(longest) * steps / max(map(len, ranks.values()))),
+        longest=[
+            LongStep(step=number, ms=longest[number])
+            for number in sorted(longest, key=lambda number: -longest[number])[:NAMED]
+        ],
+    )
+
+
+def _rank_train_time(
+    of_rank: Sequence[Step], factor: float, median_ms: float, longest: dict[int, float]
+) -> tuple[float, float, float]:
+    """How much the rank's long steps exceeded the median, its time between steps, and its time between epochs, in s.
+    Adds the long steps to `longest`."""
+    beyond_ms, between_ns, epochs_ns = 0.0, 0, 0
+    for step in of_rank:
+        ms = (step.end_ns - step.begin_ns) / MS
+        if ms > LONG * median_ms:
+            beyond_ms += ms - median_ms
+            longest[step.step] = max(ms, longest.get(step.step, 0.0))
+    for before, after in pairwise(sorted(of_rank, key=lambda step: step.step)):
+        if after.step > before.step + 1:  # the steps in between were not kept
+            continue
+        if after.epoch == before.epoch:
+            between_ns += after.begin_ns - before.end_ns
+        else:
+            epochs_ns += after.begin_ns - before.end_ns
+    return beyond_ms * MS / S * factor, between_ns / S * factor, epochs_ns / S * factor
+
+
+class WaitMatrix(NamedTuple):
+    """How long the ranks of each row waited for those of each column, in s, summed over the row's ranks."""
+
+    ranks: tuple[range, ...]  # the ranks of each row and column
+    waited_s: tuple[tuple[float, ...], ...]
+
+    @property
+    def most_s(self) -> float:
+        """The largest cell."""
+        return max(max(row) for row in self.waited_s)
+
+    @property
+    def per_pair_s(self) -> tuple[tuple[float, ...], ...]:
+        """The means over pairs of a waiting and a late rank, since the last block may have fewer ranks."""
+        return tuple(
+            tuple(s / max(1, _pairs(waiting, late)) for late, s in zip(self.ranks, row, strict=True))
+            for waiting, row in zip(self.ranks, self.waited_s, strict=True)
+        )
+
+    @property
+    def most_per_pair_s(self) -> float:
+        """The largest of these means."""
+        return max(map(max, self.per_pair_s))
+
+
+def _pairs(waiting: range, late: range) -> int:
+    """The number of pairs of different ranks: no rank waits for itself."""
+    return len(waiting) * len(late) - (len(waiting) if waiting == late else 0)
+
+
+def wait_matrix(trial: TrialResult, most: int | None = None) -> WaitMatrix | None:
+    """The matrix of the repeat with the median train time, with at most `most` rows. None: the trial has one rank, or
+    its waits are unknown."""
+    repeats = middle(valid_repeats(trial.repeats))
+    if not repeats or len(repeats[0].ranks) < 2 or all(rank.wait_s is None for rank in repeats[0].ranks):
+        return None
+    return _repeat_matrix(repeats[0], most)
+
+
+def _repeat_matrix(repeat: RepeatResult, most: int | None) -> WaitMatrix:
+    size = max(rank.rank for rank in repeat.ranks) + 1
+    block = -(-size // most) if most else 1  # ranks per row, rounded up
+    blocks = [range(first, min(first + block, size)) for first in range(0, size, block)]
+    waited = [[0.0] * len(blocks) for _ in blocks]
+    for rank in repeat.ranks:
+        for late_rank, s in rank.waited_for_s.items():
+            waited[rank.rank // block][late_rank // block] += s
+    return WaitMatrix(tuple(blocks), tuple(map(tuple, waited)))

@@ -7,7 +7,7 @@ from itertools import pairwise
 import msgspec
 
 from ddptui.analysis.correctness import differing_names
-from ddptui.analysis.own_work import phase_spans
+from ddptui.analysis.operations import phase_spans
 from ddptui.wire.messages import POINT_TO_POINT, Batch, Collective, Fingerprint, Hello, Step
 from ddptui.wire.phases import BETWEEN, PARTS, PHASES
 
@@ -19,7 +19,7 @@ SMALL = 64  # bytes: a collective with more in forward carries activations, not 
 NEAR = 1e-3  # largest distance of gradients to a multiple of the mean, as a part of their length
 
 
-class Compared(msgspec.Struct, frozen=True, kw_only=True):
+class ComparedReads(msgspec.Struct, frozen=True, kw_only=True):
     """What ranks have read at the same moment, compared. Names are those of tensors that all these ranks have read."""
 
     step: int
@@ -53,7 +53,7 @@ class CheckLog(msgspec.Struct):
     pending: dict[tuple[int, int, bool, bool], dict[int, Fingerprint]] = {}
     apart: set[str] = set()  # the parameters that have ever differed
     agree_again: bool = False  # whether one of them was the same later
-    compared: list[Compared] = []
+    compared: list[ComparedReads] = []
     last: dict[int, Fingerprint] = {}  # the last reading of each rank
     batches: dict[tuple[int, int, int], dict[int, Batch]] = {}  # by loader, pass and batch; then by rank
     losses: dict[int, Losses] = {}
@@ -170,7 +170,7 @@ def groups_of(readings: Mapping[int, Fingerprint]) -> list[dict[int, Fingerprint
     return [group for group in groups.values() if len(group) > 1]
 
 
-def compare(readings: Mapping[int, Fingerprint]) -> tuple[Compared, set[str]]:
+def compare(readings: Mapping[int, Fingerprint]) -> tuple[ComparedReads, set[str]]:
     """Compares the readings of several ranks. Returns the names of all compared parameters, too."""
     copies = [readings[rank] for rank in sorted(readings)]
     parameters, buffers, gradients = (
@@ -179,7 +179,7 @@ def compare(readings: Mapping[int, Fingerprint]) -> tuple[Compared, set[str]]:
     texts = {
         name: {rank: readings[rank].settings.get(name, "") for rank in sorted(readings)} for name in _names(copies)
     }
-    compared = Compared(
+    compared = ComparedReads(
         step=copies[0].step,
         at_end=copies[0].at_end,
         parameters=_differing(parameters),

@@ -55,7 +55,7 @@ def why_wrong(averaging: Averaging, trial: Trial) -> str | None:
         return None
     if averaging.scale == averaging.own_scale == 0:
         return f"{averaging.of} are all zero"
-    if is_own(averaging):
+    if keeps_own(averaging):
         multiple = "" if is_near(averaging.own_scale, 1) else f", times {averaging.own_scale:.3g}"
         return f"each rank kept its own {averaging.of}{multiple}: nothing was averaged{_in_place(trial)}"
     if is_multiple(averaging):
@@ -104,7 +104,7 @@ def _division(scale: float, trial: Trial) -> str:
     return f": the sum was divided by {ranks / scale:.4g} instead of {ranks}" if 0 < scale < ranks else ""
 
 
-def is_own(averaging: Averaging) -> bool:
+def keeps_own(averaging: Averaging) -> bool:
     """Whether each rank kept its own tensors, or a multiple of them."""
     return _explains(averaging.own_error, averaging)
 

@@ -1,27 +1,56 @@
-"""Decides which trials of a run were slower or faster than others, judging all pairs of trials together. Pure.
-
-A difference counts if it exceeds its own ±, as sentences show it, and if chance does not explain it. Student's t-test
-is applied to the logarithms of the ratios of paired repeats, which cancels slowdowns of the whole machine. The variance
-of these ratios is estimated from all trials of the run, since three repeats of two trials say little about it; if the
-two trials vary more, from these alone. Holm's correction keeps the share of runs with equal trials that report a
-difference below 5 %, however many trials they have (benchmarks/equal_trials.py).
-
-Trials of two runs did not take turns. Every repeat of one is held against every repeat of the other, and Student's
-two-sample test judges them; what may be chance, or is less than its ±, is no difference there either.
-"""
+"""Decides which trials of a run were slower or faster than others, and whether that may be chance. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations, product
-from math import log, sqrt
+from math import atan, cos, fsum, inf, log, pi, sin, sqrt
 from statistics import NormalDist, fmean, median, variance
 from typing import Literal, NamedTuple
 
 from ddptui.analysis.breakdown import Breakdown, difference
-from ddptui.analysis.cautions import WIDE
-from ddptui.analysis.chance import LEVEL, are_real, chance_of, chance_of_samples, over
-from ddptui.analysis.counted import Pair, all_changed, counted, paired, why_rough
-from ddptui.analysis.primitives.results import Ratio
+from ddptui.analysis.policy import WIDE
+from ddptui.analysis.primitive_results import Ratio
+from ddptui.analysis.repeats import Pair, all_changed, paired, valid_repeats, why_rough
 from ddptui.analysis.results import Results, TrialResult
+
+LEVEL = 0.05  # among runs whose trials are equal, at most this part reports a difference
+
+
+def chance_of(t: float, freedom: int) -> float:
+    """The two-sided p-value of Student's t. freedom: degrees of freedom, at least 1. From Abramowitz and Stegun,
+    "Handbook of Mathematical Functions", 26.7.3 and 26.7.4."""
+    angle, is_odd = atan(abs(t) / sqrt(freedom)), freedom % 2
+    terms = [cos(angle) if is_odd else 1.0]
+    for k in range(2 + is_odd, freedom, 2):
+        terms.append(terms[-1] * cos(angle) ** 2 * (k - 1) / k)
+    within = sin(angle) * fsum(terms if freedom > 1 else ())
+    return 1 - ((angle + within) * 2 / pi if is_odd else within)
+
+
+def chance_of_samples(a: Sequence[float], b: Sequence[float]) -> float:
+    """The p-value of Student's two-sample test ("The probable error of a mean", 1908) on the logarithms of times, since
+    noise grows with the time. Each sample has at least two times."""
+    mine, its = (list(map(log, times)) for times in (a, b))
+    freedom = len(a) + len(b) - 2
+    pooled = (variance(mine) * (len(a) - 1) + variance(its) * (len(b) - 1)) / freedom
+    return chance_of(over(fmean(mine) - fmean(its), sqrt(pooled * (1 / len(a) + 1 / len(b)))), freedom)
+
+
+def over(difference: float, error: float) -> float:
+    """Student's t: difference over error; 0 or infinite if the error is 0."""
+    return difference / error if error else inf if difference else 0.0
+
+
+def are_real(chances: Sequence[float]) -> list[bool]:
+    """For each of several p-values, whether the difference is real. The probability that any of them is wrongly called
+    real is at most LEVEL. Holm, "A simple sequentially rejective multiple test procedure", 1979."""
+    smallest_first = sorted(range(len(chances)), key=lambda at: chances[at])
+    is_real = [False] * len(chances)
+    for rank, at in enumerate(smallest_first):
+        if chances[at] * (len(chances) - rank) > LEVEL:
+            break
+        is_real[at] = True
+    return is_real
+
 
 Outcome = Literal["slower", "faster", "alike", "unclear"]  # unclear: the repeats vary too much to tell
 
@@ -53,7 +82,7 @@ class Effect(NamedTuple):
         return difference(self.trial, self.baseline) or Breakdown()
 
 
-class Compared(NamedTuple):
+class TimeRatio(NamedTuple):
     """A time over another one. is_real: chance does not explain how they differ; of two runs, nor does the ±."""
 
     ratio: Ratio
@@ -77,7 +106,7 @@ def effects(results: Results) -> Effects:
     }
     is_real = are_real(_chances({names: found for names, (*_, found) in pairs.items()}))
     return {
-        (one.name, two.name): _effect(one, two, compared, Compared(ratio_of(compared), len(compared), real))
+        (one.name, two.name): _effect(one, two, compared, TimeRatio(ratio_of(compared), len(compared), real))
         for (trial, other, _), real in zip(pairs.values(), is_real, strict=True)
         for one, two in ((trial, other), (other, trial))
         if (compared := pairs_of(one, two))
@@ -105,17 +134,17 @@ def _of_two_runs(results: Results) -> Effects:
 
 def times_of(trial: TrialResult) -> list[float]:
     """The train times of the repeats that count, in s."""
-    return [repeat.train_time_s for repeat in counted(trial.repeats)]
+    return [repeat.train_time_s for repeat in valid_repeats(trial.repeats)]
 
 
-def unpaired(samples: Sequence[tuple[Sequence[float], Sequence[float]]]) -> list[Compared]:
+def unpaired(samples: Sequence[tuple[Sequence[float], Sequence[float]]]) -> list[TimeRatio]:
     """Of times in run B and in run A, none of them 0. All are judged together; a single time is not judged."""
     repeats = [min(map(len, both)) for both in samples]
     tested = [at for at, number in enumerate(repeats) if number > 1]
     is_real = dict(zip(tested, are_real([chance_of_samples(*samples[at]) for at in tested]), strict=True))
     ratios = [Ratio(median=median(b) / median(a), low=min(b) / max(a), high=max(b) / min(a)) for b, a in samples]
     return [
-        Compared(ratio, number, is_real.get(at, False) and stands_out(ratio, number))
+        TimeRatio(ratio, number, is_real.get(at, False) and stands_out(ratio, number))
         for at, (ratio, number) in enumerate(zip(ratios, repeats, strict=True))
     ]
 
@@ -126,7 +155,7 @@ def ratio_pairs(trial: TrialResult, results: Results) -> list[Pair]:
     if base is None or all_changed(base.repeats) or trial.is_cut_short or base.is_cut_short:
         return []
     if results.of_two_runs and base is not trial:
-        return [*product(counted(trial.repeats), counted(base.repeats))]
+        return [*product(valid_repeats(trial.repeats), valid_repeats(base.repeats))]
     return pairs_of(trial, base)
 
 
@@ -227,7 +256,7 @@ def _noise(pairs: list[Pair], *, in_pairs: bool = True) -> float:
     return sum(variance(log(repeat.train_time_s) for repeat in repeats) for repeats in zip(*pairs, strict=True))
 
 
-def _effect(trial: TrialResult, other: TrialResult, pairs: list[Pair], told: Compared) -> Effect:
+def _effect(trial: TrialResult, other: TrialResult, pairs: list[Pair], told: TimeRatio) -> Effect:
     ratio, repeats, is_real = told
     rough = why_rough(pairs)
     outcome: Outcome = "unclear" if repeats < 2 or max(map(spread, (trial, other))) > WIDE else "alike"

@@ -1,23 +1,18 @@
-"""Tests statistically whether one rank makes the others wait, and measures how much time it loses. Pure.
+"""The window of steps that rules look at, and whether one rank is late in it: tests, and lost time. Pure."""
 
-If all ranks were alike, each might have caused any of the waits. So the waits of each block of steps are assigned to
-the ranks at random, many times (a permutation test: Fisher, "The Design of Experiments", 1935). A rank is named if
-hardly any assignment gives one rank as much waiting. Ranks that pause by turns are not named, be they two or eight. The
-loss of the named rank is measured against the median of the others in the same steps, for each part of its work. Its
-interval comes from the same blocks (batch means: Law, "Simulation Modeling and Analysis", 9.5.3), widened by the usual
-differences between cores.
-
-To tell more work from a slower core, look at shares and not at seconds: a rank that works longer also queues longer for
-a core. Its thread's state is further evidence: on a core, in the queue for one, or neither, e.g. asleep or waiting for
-a file.
-"""
-
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from math import hypot, sqrt
 from random import Random
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from ddptui.analysis.culprit import WaitUncertainty, exceeds_waits, wait_uncertainty
+from ddptui.analysis.heartbeats import Loaders
+from ddptui.analysis.places import Spot, spots_of
 from ddptui.analysis.policy import (
     A_LARGE_PART,
     BLOCKS_OF_WAITS,
@@ -36,8 +31,90 @@ from ddptui.analysis.policy import (
     SYSTEMATIC,
     SYSTEMATIC_BESIDE_TRANSFERS,
 )
-from ddptui.analysis.window import Array, Window
+from ddptui.analysis.waits import AlignedStep, WaitAttribution
+from ddptui.wire.messages import Line
 from ddptui.wire.phases import PARTS
+
+Array = NDArray[np.float64]  # axes: steps, ranks, parts of own work; in ns
+
+
+@dataclass(frozen=True)
+class Window:
+    """Aligned steps of all ranks, in order; some steps may be missing. Arrays are computed once, when asked for."""
+
+    steps: Sequence[AlignedStep]
+    disturbed: bool = False  # other programs kept cores busy
+    restarts: Mapping[int, str] = field(
+        default_factory=dict
+    )  # last step before the ranks were restarted -> why they ended
+    watched: bool = False  # the user's own training: advice must not refer to trials of the lab
+    lines: Mapping[int, Line] = field(default_factory=dict)  # as in AlignedSteps
+    loaders: Mapping[int, Loaders] = field(default_factory=dict)  # likewise
+
+    @cached_property
+    def ranks(self) -> list[int]:
+        """The ranks, in order: the second axis of the arrays."""
+        return sorted(self.steps[0].ranks) if self.steps else []
+
+    @cached_property
+    def work(self) -> Array:
+        """Own work, steps × ranks × parts."""
+        return np.array([[step.ranks[rank].work_ns for rank in self.ranks] for step in self.steps], dtype=np.float64)
+
+    @cached_property
+    def queued(self) -> Array:
+        """Time in the queue for a core, steps × ranks."""
+        return self._of_steps("queued_ns")
+
+    @cached_property
+    def cpu(self) -> Array:
+        """CPU time of the training's thread, steps × ranks."""
+        return self._of_steps("cpu_ns")
+
+    @cached_property
+    def covered(self) -> Array:
+        """The time of each step, plus the time since the previous step if that one is in the window; steps × ranks."""
+        begin, end = self._of_steps("begin_ns"), self._of_steps("end_ns")
+        follows = np.diff([step.number for step in self.steps]) == 1
+        begin[1:] = np.where(follows[:, None], end[:-1], begin[1:])
+        return end - begin
+
+    @cached_property
+    def covered_ns(self) -> float:
+        """The time that the window covers, to which shares refer; mean over ranks, at least 1."""
+        return float(self.covered.sum(axis=0).mean()) or 1.0
+
+    @cached_property
+    def caused(self) -> Array:
+        """How long all others together waited for each rank's own work, steps × ranks."""
+        by_step = WaitAttribution(self.steps).by_step()
+        return np.array([[of_step[rank] for rank in self.ranks] for of_step in by_step], dtype=np.float64)
+
+    @cached_property
+    def spots(self) -> list[Spot]:
+        """Where in the user's code the ranks worked."""
+        return spots_of(self.steps, self.lines)
+
+    @cached_property
+    def uncertainty(self) -> WaitUncertainty | None:
+        """The uncertainty of the waits; None: all ranks share one clock."""
+        return wait_uncertainty(self.steps)
+
+    @cached_property
+    def withheld(self) -> bool:
+        """Whether waits are unknown: times are host times, or the clock error exceeds the waits."""
+        uncertainty = self.uncertainty
+        return self.steps[0].host_time or (uncertainty is not None and exceeds_waits(self.steps, uncertainty))
+
+    @property
+    def waits_are_known(self) -> bool:
+        """Whether waits are known, and there are several ranks."""
+        return len(self.ranks) > 1 and not self.withheld
+
+    def _of_steps(self, field: str) -> Array:
+        steps = [[getattr(step.ranks[rank].step, field) for rank in self.ranks] for step in self.steps]
+        return np.array(steps, dtype=np.float64)
+
 
 AROUND = 4  # neighboring steps on either side
 # Student's t for 95 %, by the number of blocks (degrees of freedom: blocks - 1).

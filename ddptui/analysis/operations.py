@@ -1,12 +1,61 @@
-"""Matches the operations of all ranks in a step: which belong together, which ranks each needs, and which steps do not
-match. Pure. Messages are not trusted: a rank may send values that cannot be true.
-"""
+"""Matches the operations of all ranks in a step, and computes each rank's own work between them. Pure."""
 
+from bisect import bisect_left
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from ddptui.analysis.thinning import StepsByRank
+from ddptui.wire import phases
 from ddptui.wire.messages import GATHER_OUTPUTS, POINT_TO_POINT, Collective, Step
+from ddptui.wire.phases import PARTS, PHASES
+
+Interval = tuple[int, int]  # ns
+
+
+def subtract(begin: int, end: int, taken: list[Interval]) -> list[Interval]:
+    """The parts of an interval that lie outside `taken`, whose intervals are sorted and disjoint."""
+    left: list[Interval] = []
+    for taken_begin, taken_end in taken:
+        if taken_end > begin and taken_begin < end:
+            if taken_begin > begin:
+                left.append((begin, taken_begin))
+            begin = max(begin, taken_end)
+    if begin < end:
+        left.append((begin, end))
+    return left
+
+
+def union(intervals: Iterable[Interval]) -> list[Interval]:
+    """The union of intervals, as disjoint intervals in order."""
+    merged: list[Interval] = []
+    for begin, end in sorted(intervals):
+        if end <= begin:  # empty, e.g. if no rank arrived later
+            continue
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((begin, end))
+    return merged
+
+
+def total_ns(intervals: Iterable[Interval]) -> int:
+    """The sum of the intervals' lengths."""
+    return sum(end - begin for begin, end in intervals)
+
+
+def overlapping(intervals: list[Interval], begin: int, end: int) -> list[Interval]:
+    """The parts of sorted, disjoint intervals that lie between begin and end."""
+    first = max(0, bisect_left(intervals, (begin, begin)) - 1)  # the interval before `begin` may reach beyond it
+    parts = []
+    for other_begin, other_end in intervals[first:]:
+        if other_begin >= end:
+            break
+        if other_end > begin:
+            parts.append((max(begin, other_begin), min(end, other_end)))
+    return parts
+
 
 # The largest error of the times of a GPU's operations, which come from its clock and from callbacks.
 SLACK_NS = 1_000_000
@@ -159,3 +208,78 @@ def _numbered_differently(steps: StepsByRank) -> set[int]:
 def _differ(numbers: Iterable[list[int]]) -> bool:
     first, *others = numbers
     return any(len(other) == len(first) and sorted(other) != sorted(first) for other in others)
+
+
+AGGREGATE, BETWEEN = PHASES.index("aggregate"), PARTS.index(phases.BETWEEN)
+Piece = tuple[int, int, int]  # index in PARTS, begin and end in ns
+
+
+class StepMoment(NamedTuple):
+    """A moment in a rank's step: it enters or awaits an operation, or the step ends."""
+
+    work: list[int]  # own work since the previous event, by part, in ns
+    key: OperationKey | None  # the operation; None: the end of the step
+    enters: bool  # the rank enters the operation here
+    awaits: bool  # from here on the rank waits for the operation
+
+
+def phase_spans(step: Step) -> list[Piece]:
+    """The phases of a step in the order in which they ran, each as its index in PARTS with begin and end."""
+    spans, moment = [], step.begin_ns
+    for phase, ns in step.pieces or [(phase, step.phases_ns[phase]) for phase in step.order]:
+        spans.append((phase, moment, moment + ns))
+        moment += ns
+    return spans
+
+
+def work_program(
+    step: Step, before: Step | None, keys: list[OperationKey], idle: list[Interval]
+) -> tuple[list[StepMoment], list[int]]:
+    """The events of a rank's step in order, and its total own work by part, in ns. `before`: the rank's previous
+    step."""
+    pieces = phase_spans(step)
+    if before is not None:  # work between two steps may make a rank late in the second
+        pieces.insert(0, (BETWEEN, before.end_ns, step.begin_ns))
+    if step.end_ns > pieces[-1][2]:
+        pieces.append((BETWEEN, pieces[-1][2], step.end_ns))
+    moments: list[tuple[int, OperationKey | None, bool, bool]] = []
+    held: list[Interval] = []
+    for key, operation in zip(keys, step.collectives, strict=True):
+        if operation.enter_ns > operation.called_ns:  # an injected delay postponed the call
+            held.append((operation.called_ns, operation.enter_ns))
+        at_once = operation.awaited_ns == operation.enter_ns
+        moments.append((operation.enter_ns, key, True, at_once))
+        if not at_once:
+            moments.append((operation.awaited_ns, key, False, True))
+    moments.sort(key=lambda moment: (moment[0], not moment[2]))  # at the same time, entering comes before waiting
+    moments.append((step.end_ns, None, False, False))
+    works = _cut(_busy_segments(pieces, idle, held), [moment for moment, *_ in moments])
+    program = [
+        StepMoment(work, key, enters, awaits) for work, (_, key, enters, awaits) in zip(works, moments, strict=True)
+    ]
+    return program, [sum(parts) for parts in zip(*works, strict=True)]
+
+
+def _cut(segments: Iterable[Piece], moments: Iterable[int]) -> list[list[int]]:
+    """For each moment, the own work since the moment before, by part, in ns. Segments and moments are sorted."""
+    left, works = deque(segments), []
+    for moment in moments:
+        work = [0] * len(PARTS)
+        while left and left[0][1] < moment:
+            part, begin, end = left.popleft()
+            work[part] += min(end, moment) - begin
+            if moment < end:
+                left.appendleft((part, moment, end))
+        works.append(work)
+    return works
+
+
+def _busy_segments(pieces: Iterable[Piece], idle: list[Interval], held: list[Interval]) -> list[Piece]:
+    """The pieces without idle time. Time in which a delay postponed a call counts as aggregation, in any phase."""
+    free = [(part, *rest) for part, begin, end in pieces for rest in subtract(begin, end, idle)]
+    if not held:  # the usual case: only injected delays postpone calls
+        return free
+    held = union(held)
+    segments = [(part, *rest) for part, begin, end in free for rest in subtract(begin, end, held)]
+    segments += [(AGGREGATE, *delay) for _, begin, end in free for delay in overlapping(held, begin, end)]
+    return sorted(segments, key=lambda segment: segment[1])

@@ -15,8 +15,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from ddptui.analysis.finding import Where
-from ddptui.analysis.intervals import Interval
-from ddptui.analysis.own_work import AGGREGATE, BETWEEN, Piece, phase_spans
+from ddptui.analysis.operations import AGGREGATE, BETWEEN, Interval, Piece, phase_spans
 from ddptui.analysis.policy import (
     FEWEST_SAMPLES,
     KEEPS_LOCK_NS,

@@ -4,9 +4,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from ddptui.analysis.cautions import Caution
 from ddptui.analysis.finding import Finding
-from ddptui.analysis.primitives.results import NcclUse, PrimitivesResult, Ratio
+from ddptui.analysis.policy import Caution
+from ddptui.analysis.primitive_results import NcclUse, PrimitivesResult, Ratio
 from ddptui.config.trial import StartKind, TrialKind
 from ddptui.wire.messages import Audit
 from ddptui.wire.records import Failure

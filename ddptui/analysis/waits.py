@@ -23,12 +23,22 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from ddptui.analysis.clock_sync import ClockSpread
-from ddptui.analysis.intervals import Interval, overlapping, subtract, total_ns, union
-from ddptui.analysis.loaders import Loaders
-from ddptui.analysis.operations import OperationKey, mismatch, needed_ranks, operation_keys
-from ddptui.analysis.own_work import Event, work_program
-from ddptui.analysis.time_source import is_host_time, is_timed_by_device
+from ddptui.analysis.clocks import ClockSpread
+from ddptui.analysis.heartbeats import Loaders
+from ddptui.analysis.operations import (
+    Interval,
+    OperationKey,
+    StepMoment,
+    mismatch,
+    needed_ranks,
+    operation_keys,
+    overlapping,
+    subtract,
+    total_ns,
+    union,
+    work_program,
+)
+from ddptui.analysis.policy import is_host_time, is_timed_by_device
 from ddptui.wire.messages import Line, Pause, Step
 
 Standstills = dict[int, list[Interval]]  # rank -> intervals in which its process was stopped; usually empty
@@ -46,7 +56,7 @@ class RankStep(NamedTuple):
     """One rank in one step; times in ns."""
 
     step: Step  # for a GPU, with queued_ns and cpu_ns set to 0
-    program: list[Event]  # the rank's events, with the own work between them
+    program: list[StepMoment]  # the rank's events, with the own work between them
     transfers: dict[OperationKey, int]  # operation -> time from the last needed rank's arrival to the end
     waits: list[Wait]  # disjoint, in order
     idle: list[Interval]  # disjoint, in order

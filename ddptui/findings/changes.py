@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ddptui.analysis.finding import ABOUT_LATE_RANK, Finding
-from ddptui.analysis.launch_log import LaunchData
+from ddptui.analysis.launch_data import LaunchData
 from ddptui.analysis.results import Change, Culprit
 from ddptui.analysis.thinning import scaled_culprit
 from ddptui.analysis.waits import AlignedSteps

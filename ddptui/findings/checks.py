@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from msgspec.structs import replace
 
-from ddptui.analysis.check_log import RANDOM, CheckLog, Compared
+from ddptui.analysis.check_log import RANDOM, CheckLog, ComparedReads
 from ddptui.analysis.correctness import is_near, names_text
 from ddptui.analysis.finding import BATCHES, Finding, Kind, Severity
 from ddptui.analysis.policy import (
@@ -120,7 +120,7 @@ class Checked:
             # BatchNorm's statistics of each rank: usual, and right
             self._add(BUFFERS, state="doubtful" if buffers else "right", differs=buffers)
 
-    def _check_average(self, differing: Sequence[Compared], finding: Finding | None) -> None:
+    def _check_average(self, differing: Sequence[ComparedReads], finding: Finding | None) -> None:
         if finding is not None and finding.kind in (Kind.STARTED_APART, Kind.MOVED_APART, Kind.SETTINGS_DIFFER):
             finding = None
         factor = None if finding else self._factor()
@@ -142,7 +142,7 @@ class Checked:
     def _knows_gradients(self) -> bool:
         return any(compared.of_gradients for compared in self._during)
 
-    def _is_meant(self, apart: Sequence[Compared], differing: Sequence[Compared]) -> bool:
+    def _is_meant(self, apart: Sequence[ComparedReads], differing: Sequence[ComparedReads]) -> bool:
         """Whether parameters are meant to differ. Not if gradients are averaged: then all ranks train one model."""
         log, during = self._log, self._during
         if self._knows_gradients and not differing:
@@ -156,7 +156,7 @@ class Checked:
         hooks = {hook for reading in log.last.values() for hook in reading.ddp_hooks}
         return is_seldom or log.agree_again or any("localsgd" in hook.lower().replace("_", "") for hook in hooks)
 
-    def _why_apart(self, apart: Sequence[Compared], differing: Sequence[Compared]) -> Finding:
+    def _why_apart(self, apart: Sequence[ComparedReads], differing: Sequence[ComparedReads]) -> Finding:
         log = self._log
         readings = log.last.values()
         numbers = {"ranks": float(log.world_size), "made": float(log.steps), "averaged": float(log.averaging)}
@@ -335,7 +335,7 @@ def _names(several: Iterable[Iterable[str]]) -> list[str]:
     return [name for name in names if not re.fullmatch(r"(optimizer \d+: )?parameter \d+", name)] or names
 
 
-def _settings(during: Sequence[Compared]) -> dict[str, Mapping[int, str]]:
+def _settings(during: Sequence[ComparedReads]) -> dict[str, Mapping[int, str]]:
     return {name: texts for compared in reversed(during) for name, texts in compared.settings.items()}
 
 

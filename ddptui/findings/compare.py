@@ -7,15 +7,14 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from ddptui.analysis.cautions import Caution, Evidence, cautions_for
 from ddptui.analysis.correctness import lights, with_verdict
-from ddptui.analysis.counted import all_changed, counted, paired
 from ddptui.analysis.culprit import culprit_of_repeats, verdict_for
 from ddptui.analysis.effect import beside_baseline, ratio_of
 from ddptui.analysis.finding import Kind
-from ddptui.analysis.launch_log import LaunchData
-from ddptui.analysis.policy import FEWEST_STEPS
-from ddptui.analysis.primitives.results import Ratio
+from ddptui.analysis.launch_data import LaunchData
+from ddptui.analysis.policy import FEWEST_STEPS, Caution, Facts, cautions_for
+from ddptui.analysis.primitive_results import Ratio
+from ddptui.analysis.repeats import all_changed, paired, valid_repeats
 from ddptui.analysis.results import Culprit, RepeatResult, Results, Spread, Summary, TrialResult, Verdict, WhatIf
 from ddptui.config.catalog import COMMAND
 from ddptui.config.fields import meaningless
@@ -193,12 +192,12 @@ def _samples_per_s(repeats: Sequence[RepeatResult]) -> float | None:
 def _summary(
     trial: Trial, by_number: Mapping[int, RepeatResult], baseline: Mapping[int, RepeatResult], cores: int | None
 ) -> Summary:
-    repeats = counted(list(by_number.values()))
+    repeats = valid_repeats(list(by_number.values()))
     times = [repeat.train_time_s for repeat in repeats]
     rate = _samples_per_s(repeats)
     pairs = paired(by_number, baseline)
     # If the user changed the delays in every repeat of the baseline, there is neither a ratio nor a speedup.
-    of_base = counted(list(baseline.values()))
+    of_base = valid_repeats(list(baseline.values()))
     base_rate = None if all_changed(of_base) else _samples_per_s(of_base)
     train_time_s = Spread(median=median(times), min=min(times), max=max(times))
     culprit = culprit_of_repeats(repeats)
@@ -221,7 +220,7 @@ def cautions_of_trial(
     on_cpu = any(rank.device.startswith("cpu") for repeat in repeats for rank in repeat.ranks)
     lab_on_cpu = on_cpu and trial.launch != COMMAND  # a command chooses its own number of threads
     threads = trial.world_size * threads_per_rank(trial, cores) if cores and lab_on_cpu else 0
-    evidence = Evidence(
+    evidence = Facts(
         held_back=max((rank.held_back_part or 0.0 for repeat in repeats for rank in repeat.ranks), default=0.0),
         spread=(train_time_s.max - train_time_s.min) / train_time_s.median,
         threads_a_core=threads / (cores or 1),

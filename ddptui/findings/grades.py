@@ -6,10 +6,10 @@ from statistics import fmean
 import msgspec
 
 from ddptui.analysis.correctness import BUFFERS, problems
-from ddptui.analysis.counted import counted
 from ddptui.analysis.effect import SHOWN_BY_ONE, Effect, effects, off, spread
 from ddptui.analysis.finding import Finding, Kind
 from ddptui.analysis.policy import MOST_OF_DIFFERENCE
+from ddptui.analysis.repeats import valid_repeats
 from ddptui.analysis.results import RepeatResult, Results, TrialResult
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial, in_short, is_own
@@ -110,4 +110,4 @@ def too_noisy(effect: Effect) -> str:
     if effect.repeats < 2:
         return f"one repeat shows no difference below {SHOWN_BY_ONE:.0%}"
     noisy = max((effect.trial, effect.baseline), key=spread)
-    return f"{count(len(counted(noisy.repeats)), 'repeat')} of {noisy.name} differ by {spread(noisy):.0%}"
+    return f"{count(len(valid_repeats(noisy.repeats)), 'repeat')} of {noisy.name} differ by {spread(noisy):.0%}"

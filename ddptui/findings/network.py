@@ -9,10 +9,9 @@ from statistics import median, mode
 from typing import NamedTuple
 
 from ddptui.analysis.finding import Finding, Kind, Where
-from ddptui.analysis.operations import operation_keys
-from ddptui.analysis.own_work import Piece, phase_spans
+from ddptui.analysis.late import Window
+from ddptui.analysis.operations import Piece, operation_keys, phase_spans
 from ddptui.analysis.policy import FEWEST_STEPS, MATTERS, MOST_OF_TRANSFER, MUCH, SMALL_BYTES, SMALL_CALLS
-from ddptui.analysis.window import Window
 from ddptui.text.words import MS
 from ddptui.wire.messages import GATHER_OUTPUTS
 from ddptui.wire.phases import BETWEEN as BETWEEN_STEPS

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ddptui.analysis.finding import Finding, Kind
+from ddptui.analysis.late import Array, Window
 from ddptui.analysis.places import lines_of_excess, lines_on_all_ranks, spots_of
 from ddptui.analysis.policy import (
     ALIKE,
@@ -40,7 +41,6 @@ from ddptui.analysis.policy import (
     TURNS,
     WAITED_FOR,
 )
-from ddptui.analysis.window import Array, Window
 from ddptui.text.words import MS, S
 from ddptui.wire.phases import BETWEEN, PARTS, PHASES
 

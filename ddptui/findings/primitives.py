@@ -6,10 +6,12 @@ from statistics import median
 
 from msgspec.structs import replace
 
-from ddptui.analysis.effect import Compared, unpaired
+from ddptui.analysis.effect import TimeRatio, unpaired
 from ddptui.analysis.finding import Finding, Kind
-from ddptui.analysis.primitives.cells import (
+from ddptui.analysis.primitive_results import (
+    Cell,
     PrimitiveKey,
+    PrimitivesResult,
     Times,
     combined,
     fastest_spans,
@@ -18,7 +20,6 @@ from ddptui.analysis.primitives.cells import (
     rivals,
     times_of,
 )
-from ddptui.analysis.primitives.results import Cell, PrimitivesResult
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.preset import Preset
 from ddptui.text import words
@@ -131,7 +132,7 @@ def with_ratios(results: Results) -> list[TrialResult]:
     return [replace(trial, primitives=of_launches(trial)) for trial in results.trials]
 
 
-def _cells_beside(results: Results) -> dict[Which, tuple[Compared, bool]]:
+def _cells_beside(results: Results) -> dict[Which, tuple[TimeRatio, bool]]:
     """By cell that a trial of run B and its partner in run A have in common, in A's order: B's time over A's, and
     whether the medians are typical of the single calls."""
     both: dict[Which, tuple[list[Cell], list[Cell]]] = {}

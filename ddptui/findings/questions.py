@@ -12,15 +12,13 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from ddptui.analysis.breakdown import middle, slept_in_steps
-from ddptui.analysis.cautions import Caution
+from ddptui.analysis.breakdown import middle, slept_in_steps, wait_matrix
 from ddptui.analysis.correctness import BUFFERS, diverged
-from ddptui.analysis.counted import all_changed, counted
 from ddptui.analysis.effect import Effect, Effects, beside_baseline, effects
 from ddptui.analysis.finding import Finding, Kind
-from ddptui.analysis.policy import EXACT_AVERAGE, HIDES, NEARLY, WAITS_ALONG_A_CHAIN
+from ddptui.analysis.policy import EXACT_AVERAGE, HIDES, NEARLY, WAITS_ALONG_A_CHAIN, Caution
+from ddptui.analysis.repeats import all_changed, valid_repeats
 from ddptui.analysis.results import Results, TrialResult
-from ddptui.analysis.wait_matrix import wait_matrix
 from ddptui.config.catalog import ONE_PROCESS
 from ddptui.config.preset import Preset
 from ddptui.config.trial import TRIAL_FIELDS, Trial
@@ -196,7 +194,9 @@ def losses(trials: Sequence[TrialResult]) -> Iterator[Finding]:
 def _loss(trial: TrialResult) -> float | None:
     """A trial's median last loss; None without instruments, or if the trial diverged or failed (findings of their
     own)."""
-    found = [repeat.loss.last for repeat in counted(trial.repeats) if repeat.step_ms and repeat.loss.last is not None]
+    found = [
+        repeat.loss.last for repeat in valid_repeats(trial.repeats) if repeat.step_ms and repeat.loss.last is not None
+    ]
     return median(found) if found and not (diverged(trial) or trial.is_cut_short) else None
 
 
@@ -257,7 +257,7 @@ def _cost(effect: Effect) -> Finding:
 
 def slept(trial: TrialResult) -> float:
     """The delays within the train time, of the rank with the most, in s; mean over the middle repeats."""
-    totals = [max(slept_in_steps(repeat).values(), default=0.0) for repeat in middle(counted(trial.repeats))]
+    totals = [max(slept_in_steps(repeat).values(), default=0.0) for repeat in middle(valid_repeats(trial.repeats))]
     return fmean(totals) if totals else 0.0
 
 
@@ -394,7 +394,7 @@ def overlap(results: Results, preset: Preset) -> Iterator[Finding]:
 
 
 def _overlap(trial: TrialResult) -> float | None:
-    repeats = [repeat for repeat in counted(trial.repeats) if len(repeat.ranks) > 1]
+    repeats = [repeat for repeat in valid_repeats(trial.repeats) if len(repeat.ranks) > 1]
     shares = [repeat.overlap for repeat in repeats if repeat.overlap is not None]
     return median(shares) if shares else None
 
@@ -403,7 +403,7 @@ def launching(results: Results, preset: Preset) -> Iterator[Finding]:
     """Compares trials that differ in how ranks are started: their train times, then their startup times."""
     yield from _ranked_beside_baseline(results)
     measured = [trial for trial in results.trials if trial.summary]
-    starts = {trial.name: median(repeat.startup_s for repeat in counted(trial.repeats)) for trial in measured}
+    starts = {trial.name: median(repeat.startup_s for repeat in valid_repeats(trial.repeats)) for trial in measured}
     first, last = (choose(starts, key=lambda name: starts[name]) for choose in (min, max))
     yield Finding(kind=Kind.START, trials=(first, last), numbers={"low_s": starts[first], "high_s": starts[last]})
 
@@ -464,7 +464,7 @@ def too_few_steps(results: Results) -> Iterator[Finding]:
     """Finds trials with too few steps for a verdict."""
     measured = [(trial, trial.summary.warnings) for trial in results.trials if trial.summary]
     short = [trial for trial, why in measured if Caution.TOO_FEW_STEPS in why]
-    steps = [repeat.compared for trial in short for repeat in counted(trial.repeats)]
+    steps = [repeat.compared for trial in short for repeat in valid_repeats(trial.repeats)]
     if steps:
         names = () if len(short) == len(results.trials) else tuple(trial.name for trial in short)
         yield Finding(kind=Kind.TOO_FEW_STEPS, severity="warning", trials=names, numbers={"few": float(min(steps))})

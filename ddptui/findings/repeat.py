@@ -7,9 +7,8 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from ddptui.analysis.cautions import Evidence, cautions_for
+from ddptui.analysis.breakdown import time_parts
 from ddptui.analysis.correctness import averaging, in_sync, reshuffled
-from ddptui.analysis.disturbance import takes_cores
 from ddptui.analysis.figures import (
     accuracy,
     epoch_time,
@@ -24,12 +23,12 @@ from ddptui.analysis.figures import (
 )
 from ddptui.analysis.finding import ABOUT_LATE_RANK
 from ddptui.analysis.gpu_work import nccl_use, repeat_gpu_figures
-from ddptui.analysis.launch_log import LaunchData
-from ddptui.analysis.primitives.results import PrimitivesResult
+from ddptui.analysis.launch_data import LaunchData
+from ddptui.analysis.policy import Facts, cautions_for, is_host_time
+from ddptui.analysis.primitive_results import PrimitivesResult
+from ddptui.analysis.repeats import takes_cores
 from ddptui.analysis.results import Loss, RepeatResult
 from ddptui.analysis.thinning import extrapolate
-from ddptui.analysis.time_source import is_host_time
-from ddptui.analysis.train_time import time_parts
 from ddptui.analysis.waits import AlignedSteps
 from ddptui.findings.checks import Checked
 from ddptui.findings.trial import scaled
@@ -123,8 +122,8 @@ def _why_no_steps(log: LaunchData) -> str | None:
 
 
 def _result(log: LaunchData, launched: Launched) -> RepeatResult:
+    from ddptui.analysis.late import Window  # these modules import numpy, which only judgements need
     from ddptui.analysis.places import place_times
-    from ddptui.analysis.window import Window  # these modules import numpy, which only judgements need
     from ddptui.findings.changes import change_of_delays, judged_stretch, stretches_of
     from ddptui.findings.time import all_findings
     from ddptui.findings.verdict import analyze_aligned
@@ -154,7 +153,7 @@ def _result(log: LaunchData, launched: Launched) -> RepeatResult:
     epoch_s, is_estimate = epoch_time(log, batch_s)
     numbers = {step.step for of_rank in measured.values() for step in of_rank}
     kept = 0 if log.trained else len(numbers)  # 0: ranks without instruments report all their steps in one message
-    evidence = Evidence(
+    evidence = Facts(
         host_time=instrumented and any(is_host_time(hello.device) for hello in log.hellos.values()),
         steps=kept or steps,
         other_load=other.cores if other else 0.0,

@@ -10,8 +10,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from ddptui.analysis.finding import EXPLAIN_IDLE, IDLE, PAUSES, Finding, Kind
-from ddptui.analysis.intervals import overlapping, total_ns
-from ddptui.analysis.own_work import BETWEEN, phase_spans
+from ddptui.analysis.late import Window
+from ddptui.analysis.operations import BETWEEN, overlapping, phase_spans, total_ns
 from ddptui.analysis.places import lines_on_all_ranks
 from ddptui.analysis.policy import (
     AT_ITS_LIMIT,
@@ -21,7 +21,6 @@ from ddptui.analysis.policy import (
     LONG_FETCHES,
     STEADY,
 )
-from ddptui.analysis.window import Window
 from ddptui.findings.network import idle_time, nothing, small_calls
 from ddptui.findings.patterns import CALMER, every_so_many, pauses, trends, uneven_work
 from ddptui.findings.trial import most_costly_first

@@ -7,7 +7,6 @@ from statistics import fmean, median
 from msgspec.structs import replace
 
 from ddptui.analysis.breakdown import slept_in_steps
-from ddptui.analysis.counted import counted, is_changed
 from ddptui.analysis.finding import (
     ABOUT_LATE_RANK,
     EXPLAIN_IDLE,
@@ -20,6 +19,7 @@ from ddptui.analysis.finding import (
     Where,
 )
 from ddptui.analysis.policy import FEWEST_STEPS, MATTERS, SLEPT_ALIKE
+from ddptui.analysis.repeats import is_changed, valid_repeats
 from ddptui.analysis.results import Culprit, RepeatResult, Summary
 from ddptui.text.words import MS, S, count, listed
 
@@ -31,7 +31,7 @@ WHERE = (*PAUSES, Kind.DATA, Kind.FIRST_BATCH, Kind.RESTART, Kind.UNEVEN_WORK, K
 def of_trial(all_repeats: Sequence[RepeatResult], summary: Summary) -> list[Finding]:
     """The findings of a trial with figures: injected delays and the late rank first, then where else its time went, the
     most costly first."""
-    repeats, culprit = counted(all_repeats), summary.culprit
+    repeats, culprit = valid_repeats(all_repeats), summary.culprit
     others = [finding for finding in of_repeats(repeats) if finding.kind is not Kind.LATE_RANK]
     late = [late_rank(repeats, summary, culprit)] if culprit else []
     ours = [repeat for repeat in repeats if repeat.injected and not is_changed(repeat)]

@@ -8,10 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
-from ddptui.analysis.clock_error import WaitUncertainty
-from ddptui.analysis.culprit import WaitAnalysis, verdict_for
+from ddptui.analysis.culprit import WaitAnalysis, WaitUncertainty, verdict_for
 from ddptui.analysis.finding import Finding, Kind, Severity
-from ddptui.analysis.late import Excess, chance_of_waits, excess_of_rank
+from ddptui.analysis.late import Excess, Window, chance_of_waits, excess_of_rank
 from ddptui.analysis.places import lines_of_excess
 from ddptui.analysis.policy import (
     CHANCE,
@@ -24,7 +23,6 @@ from ddptui.analysis.policy import (
 )
 from ddptui.analysis.results import ConfidenceInterval, Culprit
 from ddptui.analysis.waits import AlignedStep, AlignedSteps, align_steps
-from ddptui.analysis.window import Window
 from ddptui.findings.time import all_findings
 from ddptui.text.words import MS, S, count
 from ddptui.wire.messages import GATHER_OUTPUTS, Step

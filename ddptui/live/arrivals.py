@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple
 
-from ddptui.analysis.clock_error import exceeds_waits, wait_uncertainty
+from ddptui.analysis.culprit import exceeds_waits, wait_uncertainty
 from ddptui.analysis.operations import OperationKey
 from ddptui.analysis.waits import AlignedStep, WaitAttribution
 from ddptui.text.words import MS

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from ddptui.analysis.check_log import CheckLog, processes_of
-from ddptui.analysis.launch_log import MOST_LINES
-from ddptui.analysis.loaders import Loaders
+from ddptui.analysis.heartbeats import Loaders
+from ddptui.analysis.launch_data import MOST_LINES
 from ddptui.live.state import Live, RankState, StepEnd
 from ddptui.text.words import size
 from ddptui.wire.messages import (

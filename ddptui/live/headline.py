@@ -3,7 +3,7 @@
 from statistics import median
 
 from ddptui.analysis.finding import ABOUT_LATE_RANK, IDLE, Kind
-from ddptui.analysis.time_source import HOST_TIME, is_host_time
+from ddptui.analysis.policy import HOST_TIME, is_host_time
 from ddptui.config.checks import Delays, still_to_come
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck

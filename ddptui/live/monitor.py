@@ -8,10 +8,10 @@ from math import inf
 import msgspec
 
 from ddptui.analysis.check_log import CheckLog
-from ddptui.analysis.clock_sync import ClockSpread, clock_spread, in_console_time
-from ddptui.analysis.disturbance import of_reading, takes_cores
+from ddptui.analysis.clocks import ClockSpread, clock_spread, in_console_time
 from ddptui.analysis.operations import drop_inconsistent
 from ddptui.analysis.policy import FEWEST_STEPS
+from ddptui.analysis.repeats import of_reading, takes_cores
 from ddptui.analysis.results import PlaceTime
 from ddptui.analysis.waits import AlignedStep, AlignedSteps, align_steps
 from ddptui.config.checks import still_to_come

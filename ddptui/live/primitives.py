@@ -4,9 +4,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ddptui.analysis.primitives.cells import combined
-from ddptui.analysis.primitives.collect import PrimitivesLog
-from ddptui.analysis.primitives.results import PrimitivesResult
+from ddptui.analysis.primitive_results import PrimitivesLog, PrimitivesResult, combined
 from ddptui.analysis.results import Results
 from ddptui.config.catalog import OPERATIONS, REDUCE_OPS, message_sizes, operations_tried, primitive_title
 from ddptui.config.trial import Trial

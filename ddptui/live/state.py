@@ -12,9 +12,9 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from ddptui.analysis.check_log import CheckLog
-from ddptui.analysis.clock_sync import Clocks
+from ddptui.analysis.clocks import Clocks
 from ddptui.analysis.figures import mean_by_sample
-from ddptui.analysis.loaders import Loaders
+from ddptui.analysis.heartbeats import Loaders
 from ddptui.config.trial import Bottleneck
 from ddptui.wire.messages import Gpu, Line, Pause, Position, Stack, Step, Stood
 from ddptui.wire.records import Load, Refused

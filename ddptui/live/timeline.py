@@ -9,8 +9,7 @@ from itertools import pairwise
 from math import ceil
 from typing import NamedTuple
 
-from ddptui.analysis.intervals import Interval
-from ddptui.analysis.own_work import phase_spans
+from ddptui.analysis.operations import Interval, phase_spans
 from ddptui.analysis.waits import AlignedStep, RankStep
 from ddptui.wire.phases import BETWEEN, PARTS
 

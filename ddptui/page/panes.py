@@ -2,11 +2,10 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from ddptui.analysis.breakdown import middle
-from ddptui.analysis.counted import counted
-from ddptui.analysis.launch_log import launch_logs
+from ddptui.analysis.breakdown import middle, wait_matrix
+from ddptui.analysis.launch_data import launch_logs
+from ddptui.analysis.repeats import valid_repeats
 from ddptui.analysis.results import Results, TrialResult
-from ddptui.analysis.wait_matrix import wait_matrix
 from ddptui.analysis.waits import AlignedStep
 from ddptui.live.arrivals import most_telling, summary
 from ddptui.live.excerpts import Excerpt, excerpts, spread_over
@@ -102,7 +101,7 @@ def times_of(plot: Plot) -> list[Chart]:
 def of_trial(run: Run, trial: TrialResult) -> Mapping[str, Sequence[Chart]]:
     """The charts of a trial by pane: matrix, arrivals, and timeline, of steps of the repeat with the median train time.
     Raises RunError."""
-    repeats = middle(counted(trial.repeats))
+    repeats = middle(valid_repeats(trial.repeats))
     # After a failed repeat no further one is launched, so the position in the list gives the repeat's number.
     messages = run.messages(trial.name, trial.repeats.index(repeats[0]) + 1) if repeats else ()
     log = next(launch_logs(messages), None)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from ddptui.analysis.launch_log import LaunchData
+from ddptui.analysis.launch_data import LaunchData
 from ddptui.config.catalog import STRATEGIES
 from ddptui.config.trial import Trial
 from ddptui.projection import NetworkUsed, Point, Projection, ProjectionError, Scaling, measured, model, report

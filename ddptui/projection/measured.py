@@ -12,12 +12,11 @@ from statistics import fmean
 
 from msgspec.structs import replace
 
-from ddptui.analysis.clock_error import exceeds_waits, wait_uncertainty
-from ddptui.analysis.disturbance import takes_cores
+from ddptui.analysis.culprit import exceeds_waits, wait_uncertainty
 from ddptui.analysis.figures import other_load
-from ddptui.analysis.launch_log import LaunchData, launch_logs
+from ddptui.analysis.launch_data import LaunchData, launch_logs
 from ddptui.analysis.operations import OperationKey, operation_keys
-from ddptui.analysis.outline import ResultsOutline
+from ddptui.analysis.repeats import ResultsOutline, takes_cores
 from ddptui.analysis.waits import AlignedStep, RankStep
 from ddptui.config.catalog import facts_of
 from ddptui.config.preset import Preset

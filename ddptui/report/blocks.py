@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from ddptui.analysis.finding import Kind
-from ddptui.analysis.primitives.cells import PrimitiveKey
-from ddptui.analysis.primitives.results import PrimitivesResult
+from ddptui.analysis.primitive_results import PrimitiveKey, PrimitivesResult
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.report.notes import answer

@@ -9,8 +9,8 @@ from operator import attrgetter
 from statistics import median
 from typing import Any
 
-from ddptui.analysis.correctness import diverged, is_multiple, is_on_some_ranks, is_own, is_partly_right, is_weighted
-from ddptui.analysis.counted import counted
+from ddptui.analysis.correctness import diverged, is_multiple, is_on_some_ranks, is_partly_right, is_weighted, keeps_own
+from ddptui.analysis.repeats import valid_repeats
 from ddptui.analysis.results import RepeatResult
 from ddptui.config import catalog
 from ddptui.config.catalog import ONE_PROCESS
@@ -61,7 +61,7 @@ def _train_time(row: Row) -> str:
 
 
 def _spread(row: Row) -> str:
-    if row.result.summary is None or len(counted(row.result.repeats)) < 2:  # one repeat has no spread
+    if row.result.summary is None or len(valid_repeats(row.result.repeats)) < 2:  # one repeat has no spread
         return NOTHING
     return f"{row.result.summary.train_time_s.min:.2f}…{row.result.summary.train_time_s.max:.2f}"
 
@@ -84,7 +84,7 @@ def _epoch(row: Row) -> str:
     """The time of an epoch, marked if a repeat's is an estimate. In seconds even if it is long: minutes are too coarse
     to compare."""
     time = median_figure(row.result, attrgetter("epoch_s"))
-    is_estimate = any(repeat.epoch_is_estimate for repeat in counted(row.result.repeats))
+    is_estimate = any(repeat.epoch_is_estimate for repeat in valid_repeats(row.result.repeats))
     return NOTHING if time is None else f"{ABOUT * is_estimate}{digits(time)} s"
 
 
@@ -99,7 +99,7 @@ def _slept(row: Row) -> str:
     # A slow link delays packets in the kernel, so ranks cannot count its delays.
     if all(delay.at == "link" for delay in row.trial.bottleneck) or not row.result.repeats:
         return NOTHING
-    repeats = counted(row.result.repeats)
+    repeats = valid_repeats(row.result.repeats)
     fired = median(sum(rank.bottleneck_fired for rank in repeat.ranks) for repeat in repeats)
     slept = median(sum(rank.bottleneck_s for rank in repeat.ranks) for repeat in repeats)
     return in_all(slept, fired)
@@ -148,7 +148,7 @@ def _average(row: Row) -> str:
         return f"± {averaging.error:.1g}" if lossy else RIGHT
     if averaging.right is None:  # no bound is known for this strategy
         return f"off {averaging.error:.0%}"
-    if is_own(averaging):
+    if keeps_own(averaging):
         return "none taken"
     if is_multiple(averaging):
         factor = f"{averaging.scale or 0.0:.4g}"

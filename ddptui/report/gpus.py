@@ -3,8 +3,8 @@
 from collections import Counter
 from typing import Any
 
+from ddptui.analysis.policy import is_timed_by_device
 from ddptui.analysis.results import Results
-from ddptui.analysis.time_source import is_timed_by_device
 from ddptui.text.drawing import shorten
 from ddptui.text.words import listed
 

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
-from ddptui.analysis.counted import counted
+from ddptui.analysis.breakdown import WaitMatrix, wait_matrix
 from ddptui.analysis.policy import MATTERS
+from ddptui.analysis.repeats import valid_repeats
 from ddptui.analysis.results import Results
-from ddptui.analysis.wait_matrix import WaitMatrix, wait_matrix
 from ddptui.report.rows import median_figure
 from ddptui.text.drawing import Line, shorten
 from ddptui.text.words import MS_PER_S, NOTHING, percent, seconds
@@ -134,7 +134,7 @@ def matrices(results: Results) -> dict[str, WaitMatrix]:
     """The wait matrices by trial, of trials with at least three ranks that waited for at least a tenth of the time."""
     shares = {trial.name: median_figure(trial, lambda repeat: repeat.wait_share) for trial in results.trials}
     waited = [trial for trial in results.trials if (shares[trial.name] or 0) >= MATTERS]
-    drawn = [trial for trial in waited if len(counted(trial.repeats)[-1].ranks) >= FEWEST_RANKS]
+    drawn = [trial for trial in waited if len(valid_repeats(trial.repeats)[-1].ranks) >= FEWEST_RANKS]
     return {trial.name: found for trial in drawn if (found := wait_matrix(trial, MOST_ROWS))}
 
 

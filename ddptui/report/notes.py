@@ -6,13 +6,19 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from ddptui.analysis.cautions import CLOSE_THEM, Caution
 from ddptui.analysis.correctness import problems
-from ddptui.analysis.counted import counted, is_changed, why_left_out, why_not
-from ddptui.analysis.disturbance import describe, disturbance_of, is_disturbed
-from ddptui.analysis.extent import finished
 from ddptui.analysis.finding import Kind
-from ddptui.analysis.policy import MATTERS
+from ddptui.analysis.policy import CLOSE_THEM, MATTERS, Caution
+from ddptui.analysis.repeats import (
+    describe,
+    disturbance_of,
+    exclusion_reason,
+    finished,
+    is_changed,
+    is_disturbed,
+    valid_repeats,
+    why_left_out,
+)
 from ddptui.analysis.results import Change, RepeatResult, Results, TrialResult
 from ddptui.config.catalog import LAUNCH_MODES
 from ddptui.config.preset import Preset, Reference
@@ -115,7 +121,7 @@ def cautions(results: Sequence[TrialResult]) -> list[Note]:
 
 
 def _advice(caution: Caution, trials: Sequence[TrialResult]) -> str:
-    repeats = [repeat for trial in trials for repeat in counted(trial.repeats)]
+    repeats = [repeat for trial in trials for repeat in valid_repeats(trial.repeats)]
     loads = [repeat.other_load for repeat in repeats if repeat.other_load]
     if caution is Caution.OTHER_LOAD and loads:
         worst = describe(max(loads, key=lambda load: load.cores))
@@ -141,7 +147,7 @@ def _of_columns(rows: Sequence[Row], results: Results, preset: Preset) -> Iterat
     """Notes that explain headers and marks in cells."""
     if len(preset.trials) > 1:
         yield from _of_ratios(results)
-    if any(len(counted(row.result.repeats)) > 1 for row in rows):
+    if any(len(valid_repeats(row.result.repeats)) > 1 for row in rows):
         yield Note("reading", f"{OFF_BY}: the largest deviation of any repeat from the median")
     if any(is_marked(row.result) or row.is_rough for row in rows):
         yield Note("reading", f"{ROUGH}: a caution names the cause")
@@ -184,13 +190,15 @@ def _of_ratios(results: Results) -> Iterator[Note]:
         if all(finding.kind is not Kind.NO_BASELINE for finding in results.findings):  # else the answer says so
             yield Note("caution", f"caution: no ratio, no speed-up: {why}")
         return
-    against = base.name + "; each repeat has its own ratio: the median is shown" * (len(counted(base.repeats)) > 1)
+    against = base.name + "; each repeat has its own ratio: the median is shown" * (
+        len(valid_repeats(base.repeats)) > 1
+    )
     if results.of_two_runs:
         against = "run A, each repeat with each, since the runs did not take turns"
     yield Note("reading", f"ratio, speed-up: relative to {against}")
     unpaired = [trial for trial in results.trials if trial.summary and not trial.summary.ratio]
     bases = ((results.base_of(trial), trial.name) for trial in unpaired)
-    spoilt = grouped((base.name, name) for base, name in bases if base and any(map(why_not, base.repeats)))
+    spoilt = grouped((base.name, name) for base, name in bases if base and any(map(exclusion_reason, base.repeats)))
     for name, names in spoilt.items():
         yield _of_trials("caution", names, f"no ratio: no repeat is valid both here and in {name}")
 
@@ -236,7 +244,7 @@ def _facts(row: Row) -> Iterator[str]:
     repeats = row.result.repeats
     if not repeats:
         return
-    yield from _hidden_waits(counted(repeats))
+    yield from _hidden_waits(valid_repeats(repeats))
     yield from _mismatches(repeats)
     for number, repeat in enumerate(repeats, start=1):
         if repeat.changes:

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ddptui.analysis.primitives.results import NcclUse
+from ddptui.analysis.policy import is_timed_by_device
+from ddptui.analysis.primitive_results import NcclUse
 from ddptui.analysis.results import RankResult, Results, TrialResult
-from ddptui.analysis.time_source import is_timed_by_device
 from ddptui.config.catalog import facts_of
 from ddptui.config.preset import Preset
 from ddptui.report.rows import grouped

@@ -5,11 +5,10 @@ from statistics import median
 from typing import NamedTuple, TypeVar
 
 from ddptui.analysis.breakdown import Breakdown, difference
-from ddptui.analysis.cautions import Caution
-from ddptui.analysis.counted import Pair, counted, is_rough, why_rough
 from ddptui.analysis.effect import ratio_pairs
+from ddptui.analysis.policy import HOST_TIME, Caution
+from ddptui.analysis.repeats import Pair, is_rough, valid_repeats, why_rough
 from ddptui.analysis.results import RepeatResult, Results, TrialResult
-from ddptui.analysis.time_source import HOST_TIME
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
 from ddptui.text.words import NOTHING, digits
@@ -109,7 +108,7 @@ def median_of(result: TrialResult, figure: Figure, form: str = "") -> str:
 
 def median_figure(result: TrialResult, figure: Figure) -> float | None:
     """The median of a figure over the valid repeats; None if no repeat has it."""
-    values = [value for repeat in counted(result.repeats) if (value := figure(repeat)) is not None]
+    values = [value for repeat in valid_repeats(result.repeats) if (value := figure(repeat)) is not None]
     return median(values) if values else None
 
 

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ddptui.analysis.cautions import MOST_OTHER_LOAD, Caution
 from ddptui.analysis.effect import beside_baseline
-from ddptui.analysis.extent import finished
+from ddptui.analysis.policy import MOST_OTHER_LOAD, Caution
+from ddptui.analysis.repeats import finished
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.trial import Bottleneck
 from ddptui.config.values import describe_bottleneck

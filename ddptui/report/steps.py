@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import inf
 from typing import Any, NamedTuple
 
-from ddptui.analysis.clock_sync import Clocks, clock_spread, in_console_time
+from ddptui.analysis.clocks import Clocks, clock_spread, in_console_time
 from ddptui.analysis.operations import drop_inconsistent
 from ddptui.analysis.thinning import StepsByRank
 from ddptui.analysis.waits import align_steps

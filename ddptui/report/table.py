@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from ddptui.analysis.cautions import Caution
-from ddptui.analysis.counted import why_left_out
+from ddptui.analysis.policy import Caution
+from ddptui.analysis.repeats import why_left_out
 from ddptui.analysis.results import RepeatResult, Results
 from ddptui.config.preset import Preset
 from ddptui.config.values import describe_bottleneck

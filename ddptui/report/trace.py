@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ddptui.analysis.clock_sync import Clocks, clock_spread, in_console_time
-from ddptui.analysis.operations import OperationKey, operation_keys
-from ddptui.analysis.own_work import phase_spans
-from ddptui.analysis.time_source import is_host_time
+from ddptui.analysis.clocks import Clocks, clock_spread, in_console_time
+from ddptui.analysis.operations import OperationKey, operation_keys, phase_spans
+from ddptui.analysis.policy import is_host_time
 from ddptui.analysis.waits import AlignedStep, align_steps
 from ddptui.report.rows import grouped
 from ddptui.text.sanitize import ascii_json

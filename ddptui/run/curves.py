@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from itertools import takewhile
 
-from ddptui.analysis.counted import why_left_out
+from ddptui.analysis.repeats import why_left_out
 from ddptui.analysis.results import TrialResult
 from ddptui.live.curves import LaunchCurves, TrialCurves, of_repeats
 from ddptui.store.runs import Run

@@ -8,7 +8,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import TextIO
 
-from ddptui.analysis.extent import shortfall
+from ddptui.analysis.repeats import shortfall
 from ddptui.config.catalog import LAUNCH_MODES
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset

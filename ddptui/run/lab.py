@@ -15,8 +15,8 @@ from typing import Literal
 
 import msgspec
 
-from ddptui.analysis.cautions import MOST_OTHER_LOAD
-from ddptui.analysis.clock_probes import Probes
+from ddptui.analysis.clocks import Probes
+from ddptui.analysis.policy import MOST_OTHER_LOAD
 from ddptui.config.catalog import COMMAND
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck, Trial

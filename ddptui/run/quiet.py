@@ -3,8 +3,8 @@
 import time
 from collections.abc import Callable
 
-from ddptui.analysis.cautions import MOST_OTHER_LOAD
-from ddptui.analysis.disturbance import busy_now
+from ddptui.analysis.policy import MOST_OTHER_LOAD
+from ddptui.analysis.repeats import busy_now
 from ddptui.config.preset import Preset
 from ddptui.host.load import LoadMeter, descendants
 

@@ -7,8 +7,8 @@ reports them. All steps around an error or a change of delays are kept, and all 
 from bisect import bisect_right
 from copy import deepcopy
 
-from ddptui.analysis.clock_sync import Clocks
-from ddptui.analysis.launch_log import LaunchData
+from ddptui.analysis.clocks import Clocks
+from ddptui.analysis.launch_data import LaunchData
 from ddptui.config.preset import Preset
 from ddptui.findings.repeat import RepeatOutcome, outcome_of_log
 from ddptui.live.fold import fold

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-from ddptui.analysis.launch_log import LaunchData, injected_delay_s, launch_logs, steps_within
+from ddptui.analysis.launch_data import LaunchData, injected_delay_s, launch_logs, steps_within
 from ddptui.analysis.results import ConfidenceInterval
 from ddptui.analysis.thinning import StepsByRank
 from ddptui.config.catalog import facts_of

@@ -8,7 +8,7 @@ from statistics import mean
 
 import psutil
 
-from ddptui.analysis.clock_sync import Clocks, in_console_time
+from ddptui.analysis.clocks import Clocks, in_console_time
 from ddptui.config.catalog import ONE_PROCESS
 from ddptui.config.trial import Trial
 from ddptui.diagnosis import failure

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ddptui.analysis.extent import finished, repeats_done, shortfall, trials_done
-from ddptui.analysis.outline import ResultsOutline
+from ddptui.analysis.repeats import ResultsOutline, finished, repeats_done, shortfall, trials_done
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.store.runs import STAMP_FORMAT, Run, RunError, all_runs

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ddptui.analysis.outline import ResultsOutline
+from ddptui.analysis.repeats import ResultsOutline
 from ddptui.analysis.results import Results
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ddptui.analysis.clock_probes import AT_FIRST, Probes
+from ddptui.analysis.clocks import AT_FIRST, Probes
 from ddptui.analysis.results import RepeatResult
 from ddptui.engines.hub import Hub
 from ddptui.findings.repeat import outcome_of_messages

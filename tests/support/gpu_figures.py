@@ -4,8 +4,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ddptui.analysis.cautions import Caution
-from ddptui.analysis.primitives.results import NcclUse
+from ddptui.analysis.policy import Caution
+from ddptui.analysis.primitive_results import NcclUse
 from ddptui.analysis.results import RankResult, RepeatResult, Results, TrialResult
 
 GB = 2**30

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from ddptui.analysis.primitives.results import BufferView, Cell, PrimitivesResult, RankView, TimeUs, View
+from ddptui.analysis.primitive_results import BufferView, Cell, PrimitivesResult, RankView, TimeUs, View
 from ddptui.analysis.results import Results
 from ddptui.config.catalog import primitive_facts
 from ddptui.config.preset import Preset

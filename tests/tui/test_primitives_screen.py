@@ -15,7 +15,7 @@ from textual.style import Style as VisualStyle
 from textual.theme import BUILTIN_THEMES
 from textual.widgets import Input, Static
 
-from ddptui.analysis.primitives.results import BufferView, Cell, RankView, View
+from ddptui.analysis.primitive_results import BufferView, Cell, RankView, View
 from ddptui.analysis.results import Results
 from ddptui.report.primitives.buffers import RANK_KINDS, view_title
 from ddptui.run.playback import Playback

@@ -8,7 +8,7 @@ which comes from no rank), strong and wrong.
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 
-from ddptui.analysis.primitives.results import BufferView, View
+from ddptui.analysis.primitive_results import BufferView, View
 from ddptui.config.catalog import OPERATIONS, primitive_title
 from ddptui.report.rows import grouped
 from ddptui.text.drawing import Line, Span, width_of, wrap

@@ -5,8 +5,7 @@ from math import log2, log10
 from string import ascii_lowercase
 from typing import Literal, NamedTuple
 
-from ddptui.analysis.primitives.cells import PrimitiveKey, by_operation
-from ddptui.analysis.primitives.results import PrimitivesResult
+from ddptui.analysis.primitive_results import PrimitiveKey, PrimitivesResult, by_operation
 from ddptui.config.catalog import primitive_facts
 from ddptui.text.drawing import (
     Frame,

@@ -3,16 +3,18 @@
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from ddptui.analysis.primitives.cells import (
+from ddptui.analysis.primitive_results import (
     MOST_CV,
     MOST_MEDIAN,
     MOST_P90,
+    BufferView,
+    Cell,
+    PrimitivesResult,
     by_operation,
     combined,
     is_uneven,
     rivals,
 )
-from ddptui.analysis.primitives.results import BufferView, Cell, PrimitivesResult
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.catalog import Cadence
 from ddptui.config.preset import Preset

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from ddptui.analysis.primitives.cells import PrimitiveKey, is_uneven
-from ddptui.analysis.primitives.results import Cell
+from ddptui.analysis.primitive_results import Cell, PrimitiveKey, is_uneven
 from ddptui.config.catalog import OPERATIONS, Cadence, primitive_facts
 from ddptui.report.rows import off_by
 from ddptui.text.tables import RED, Column, Table, cell_at, fill

@@ -15,9 +15,8 @@ from textual.events import ScreenResume
 from textual.getters import query_one
 from textual.widgets import Static
 
-from ddptui.analysis.cautions import MOST_OTHER_LOAD
-from ddptui.analysis.disturbance import busy_now
-from ddptui.analysis.estimate import estimate, spell
+from ddptui.analysis.policy import MOST_OTHER_LOAD
+from ddptui.analysis.repeats import busy_now, estimate, spell
 from ddptui.config.parser import BOTTLENECK, PresetError
 from ddptui.config.preset import Preset, links_of
 from ddptui.engines.local import links

@@ -13,9 +13,8 @@ from textual.getters import query_one
 from textual.timer import Timer
 from textual.widgets import OptionList, Static
 
-from ddptui.analysis.extent import shortfall
-from ddptui.analysis.primitives.cells import PrimitiveKey
-from ddptui.analysis.primitives.results import View
+from ddptui.analysis.primitive_results import PrimitiveKey, View
+from ddptui.analysis.repeats import shortfall
 from ddptui.config.trial import Trial
 from ddptui.live import headline, rank_states
 from ddptui.live.primitives import PrimitivesProgress, current_primitive

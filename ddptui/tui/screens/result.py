@@ -11,7 +11,7 @@ from textual.events import ScreenResume
 from textual.getters import query_one
 from textual.widgets import DataTable
 
-from ddptui.analysis.extent import extent
+from ddptui.analysis.repeats import extent
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.host.source import source_line

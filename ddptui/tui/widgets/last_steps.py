@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ddptui.analysis.time_source import HOST_TIME
+from ddptui.analysis.policy import HOST_TIME
 from ddptui.analysis.waits import AlignedStep
 from ddptui.live.arrivals import ArrivalsSummary, RankArrivals, most_telling, summary, typical_lateness
 from ddptui.live.timeline import Run, cell_of, last_steps, row, runs, telling_ranks, window

@@ -7,8 +7,7 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 
-from ddptui.analysis.primitives.cells import PrimitiveKey, by_operation, is_uneven
-from ddptui.analysis.primitives.results import PrimitivesResult
+from ddptui.analysis.primitive_results import PrimitiveKey, PrimitivesResult, by_operation, is_uneven
 from ddptui.report.primitives import tables
 from ddptui.report.primitives.plot import TITLES, What, draw
 from ddptui.text.drawing import Line

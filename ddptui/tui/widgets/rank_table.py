@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from ddptui.analysis.gpu_work import tflops
-from ddptui.analysis.time_source import HOST_TIME, is_host_time
+from ddptui.analysis.policy import HOST_TIME, is_host_time
 from ddptui.live.monitor import RunMonitor
 from ddptui.live.rank_states import STALLED, phases_ms, wait_ms
 from ddptui.live.state import RankState

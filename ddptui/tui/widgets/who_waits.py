@@ -7,8 +7,8 @@ from textual.binding import BindingType
 from textual.content import Content
 from textual.widgets import DataTable
 
+from ddptui.analysis.breakdown import WaitMatrix, wait_matrix
 from ddptui.analysis.results import TrialResult
-from ddptui.analysis.wait_matrix import WaitMatrix, wait_matrix
 from ddptui.report.matrix import ITSELF, MOST_ROWS, describe, largest, span, with_numbers
 from ddptui.text.words import NOTHING
 from ddptui.tui.keys import bound

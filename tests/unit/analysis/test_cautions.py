@@ -6,17 +6,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from ddptui.analysis.cautions import (
+from ddptui.analysis.figures import other_load
+from ddptui.analysis.policy import (
     FEWEST_STEPS,
     MOST_HELD_BACK,
     MOST_OTHER_LOAD,
     SPARE,
     WIDE,
     Caution,
-    Evidence,
+    Facts,
     cautions_for,
 )
-from ddptui.analysis.figures import other_load
 from ddptui.analysis.results import InSync, Loss, RankResult, RepeatResult, Spread
 from ddptui.config.trial import Trial
 from ddptui.findings.compare import cautions_of_trial, compare
@@ -48,7 +48,7 @@ def of_trial(
 
 @pytest.mark.parametrize(("steps", "raised"), [(1, [FEW]), (FEWEST_STEPS - 1, [FEW]), (FEWEST_STEPS, [])])
 def test_too_few_steps(steps: int, raised: list[Caution]) -> None:
-    assert cautions_for(Evidence(steps=steps)) == raised
+    assert cautions_for(Facts(steps=steps)) == raised
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_too_few_steps(steps: int, raised: list[Caution]) -> None:
 def test_another_load_on_the_machine(others: Sequence[float], raised: list[Caution]) -> None:
     other = other_load([load(busy=1.75 + other, own=1.75) for other in others], [SPAN])
     assert (other is None) == (not others)
-    assert cautions_for(Evidence(other_load=other.cores if other else 0.0)) == raised
+    assert cautions_for(Facts(other_load=other.cores if other else 0.0)) == raised
 
 
 @pytest.mark.parametrize(("low", "raised"), [(1.0, []), (1 - 0.99 * WIDE, []), (1 - 1.01 * WIDE, [WIDE_SPREAD])])
@@ -108,17 +108,17 @@ def test_what_any_repeat_shows_is_the_trials_and_each_is_said_once() -> None:
 
 def test_each_caution_is_raised_by_evidence_of_its_own_and_has_its_advice() -> None:
     raising = {
-        Caution.TOO_FEW_STEPS: Evidence(steps=FEWEST_STEPS - 1),
-        Caution.WIDE_SPREAD: Evidence(spread=2 * WIDE),
-        Caution.OVERSUBSCRIBED: Evidence(threads_a_core=1.5),
-        Caution.OTHER_LOAD: Evidence(other_load=2 * MOST_OTHER_LOAD, idle=SPARE / 2),
-        Caution.HELD_BACK: Evidence(held_back=2 * MOST_HELD_BACK),
-        Caution.HOST_TIME: Evidence(host_time=True, waits_hidden=True),
-        Caution.CLOCKS_APART: Evidence(waits_hidden=True),
-        Caution.CLOCKS_UNKNOWN: Evidence(clocks_known=False, waits_hidden=True),
+        Caution.TOO_FEW_STEPS: Facts(steps=FEWEST_STEPS - 1),
+        Caution.WIDE_SPREAD: Facts(spread=2 * WIDE),
+        Caution.OVERSUBSCRIBED: Facts(threads_a_core=1.5),
+        Caution.OTHER_LOAD: Facts(other_load=2 * MOST_OTHER_LOAD, idle=SPARE / 2),
+        Caution.HELD_BACK: Facts(held_back=2 * MOST_HELD_BACK),
+        Caution.HOST_TIME: Facts(host_time=True, waits_hidden=True),
+        Caution.CLOCKS_APART: Facts(waits_hidden=True),
+        Caution.CLOCKS_UNKNOWN: Facts(clocks_known=False, waits_hidden=True),
     }
     assert {caution: cautions_for(evidence) for caution, evidence in raising.items()} == {c: [c] for c in Caution}
-    assert cautions_for(Evidence()) == cautions_for(Evidence(other_load=1.0, idle=SPARE)) == []
+    assert cautions_for(Facts()) == cautions_for(Facts(other_load=1.0, idle=SPARE)) == []
     assert len({caution.advice for caution in Caution} - {""}) == len(Caution)
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ddptui.analysis.cautions import Caution
-from ddptui.analysis.clock_error import WaitUncertainty
+from ddptui.analysis.culprit import WaitUncertainty
+from ddptui.analysis.policy import Caution
 from ddptui.analysis.results import RepeatResult
 from ddptui.findings.repeat import outcome_of_messages
 from ddptui.findings.verdict import is_within_clock_error

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from ddptui.analysis.clock_probes import A_ROUND, AT_FIRST, PATIENCE_NS, ROUND_EVERY_NS, Probes
+from ddptui.analysis.clocks import A_ROUND, AT_FIRST, PATIENCE_NS, ROUND_EVERY_NS, Probes
 from ddptui.wire.messages import Echo
 from ddptui.wire.records import Offset, Probe
 from tests.support.builders import done, failed, hello

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddptui.analysis import clock_sync
-from ddptui.analysis.clock_sync import Clocks, Track, clock_spread, in_console_time
+from ddptui.analysis import clocks as clock_sync
+from ddptui.analysis.clocks import Clocks, Track, clock_spread, in_console_time
 from ddptui.text.words import DRIFT_PPM
 from ddptui.wire.messages import Collective, Step
 from ddptui.wire.records import Message, Offset

@@ -2,8 +2,7 @@
 
 import pytest
 
-from ddptui.analysis.chance import are_real, chance_of
-from ddptui.analysis.effect import beside_baseline, effects
+from ddptui.analysis.effect import are_real, beside_baseline, chance_of, effects
 from ddptui.wire.records import Load, Message
 from tests.support.builders import beside, failure, journal, preset_of, results_for
 

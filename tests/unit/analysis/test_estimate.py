@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ddptui.analysis.estimate import END_S, estimate, spell
+from ddptui.analysis.repeats import END_S, estimate, spell
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from tests.support.builders import (

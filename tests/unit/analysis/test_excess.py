@@ -8,9 +8,8 @@ from statistics import fmean
 import msgspec
 import pytest
 
-from ddptui.analysis.late import Excess, excess_of_rank
+from ddptui.analysis.late import Excess, Window, excess_of_rank
 from ddptui.analysis.waits import align_steps
-from ddptui.analysis.window import Window
 from ddptui.wire.phases import PARTS
 from tests.support.traces import (
     MS,

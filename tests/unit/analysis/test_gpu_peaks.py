@@ -2,7 +2,7 @@
 
 import pytest
 
-from ddptui.analysis.gpu_peaks import PEAKS, peak_tflops
+from ddptui.analysis.gpu_work import PEAKS, peak_tflops
 
 PRECISIONS = {"float64", "float32", "tf32", "fp16", "bf16"}
 

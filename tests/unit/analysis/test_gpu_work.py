@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from ddptui.analysis import gpu_readings
+from ddptui.analysis import heartbeats
 from ddptui.analysis.gpu_work import tflops
-from ddptui.analysis.launch_log import LaunchData
+from ddptui.analysis.launch_data import LaunchData
 from ddptui.analysis.results import RankResult, RepeatResult
 from ddptui.findings.repeat import outcome_of_messages
 from ddptui.live.fold import fold
@@ -196,7 +196,7 @@ def test_readings_of_another_hosts_clock_are_found_in_its_measured_time() -> Non
 
 
 def test_a_long_launch_keeps_every_other_reading_of_all_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_readings, "MOST_READINGS", 8)
+    monkeypatch.setattr(heartbeats, "MOST_READINGS", 8)
     log, launch = LaunchData(), gpu_launch(meter=lambda _, s: Gpu(sm_mhz=max(0.0, s), joules=100 * s + 1000))
     for message in launch:
         log.add(message)

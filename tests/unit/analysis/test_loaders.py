@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from ddptui.analysis.finding import Finding, Kind
-from ddptui.analysis.loaders import Loaders
+from ddptui.analysis.heartbeats import Loaders
 from ddptui.findings.words import evidence
 from ddptui.wire.messages import LoaderWorker
 from tests.support.builders import heartbeat

@@ -3,7 +3,8 @@
 import msgspec
 import pytest
 
-from ddptui.analysis.primitives.cells import (
+from ddptui.analysis.primitive_results import (
+    Cell,
     PrimitiveKey,
     combined,
     fastest_spans,
@@ -13,7 +14,6 @@ from ddptui.analysis.primitives.cells import (
     rivals,
     times_of,
 )
-from ddptui.analysis.primitives.results import Cell
 from tests.support.measured_cells import KB, MB, cell, result
 
 A, B, C = (PrimitiveKey(name, composite=True) for name in ("ring", "gather_scatter", "all_gather"))

@@ -3,8 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from ddptui.analysis.primitives.collect import PrimitivesLog, cell_of
-from ddptui.analysis.primitives.results import NcclUse
+from ddptui.analysis.primitive_results import NcclUse, PrimitivesLog, cell_of
 from ddptui.config.catalog import OPERATIONS
 from ddptui.findings.repeat import outcome_of_messages
 from ddptui.wire.messages import Nccl, Ready

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ddptui.analysis.launch_log import LaunchData
+from ddptui.analysis.launch_data import LaunchData
 from ddptui.wire.records import Message, Restarted
 from tests.support.builders import CAUSE, hello, step
 

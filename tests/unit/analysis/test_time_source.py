@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from ddptui.analysis.cautions import Caution
+from ddptui.analysis.policy import Caution
 from ddptui.analysis.results import RepeatResult
 from ddptui.findings.repeat import outcome_of_messages
 from ddptui.live.headline import sentence

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
+from ddptui.analysis.breakdown import wait_matrix
 from ddptui.analysis.results import TrialResult
-from ddptui.analysis.wait_matrix import wait_matrix
 from ddptui.wire.records import Message
 from tests.support.builders import journal, preset_of, results_for
 from tests.support.launches import late_launch

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddptui.analysis.intervals import union
-from ddptui.analysis.own_work import AGGREGATE
+from ddptui.analysis.operations import AGGREGATE, union
 from ddptui.analysis.waits import AlignedStep, Wait, WaitAttribution, align_steps
 from ddptui.wire.messages import GATHER_OUTPUTS, Collective, Pause, Step
 from ddptui.wire.phases import PARTS, PHASES

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ddptui.analysis.figures import equal_work, measured_work, replayed_ns, what_if
 from ddptui.analysis.waits import AlignedStep, align_steps
-from ddptui.analysis.what_if import equal_work, measured_work, replayed_ns, what_if
 from ddptui.findings.verdict import analyze_waits
 from ddptui.wire.messages import Pause
 from tests.support.traces import (

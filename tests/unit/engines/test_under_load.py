@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from ddptui.analysis import thinning
-from ddptui.analysis.launch_log import LaunchData
+from ddptui.analysis.launch_data import LaunchData
 from ddptui.analysis.results import RepeatResult
 from ddptui.engines.hub import Hub
 from ddptui.findings.repeat import outcome_of_messages

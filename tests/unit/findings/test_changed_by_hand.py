@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from ddptui.analysis import thinning
-from ddptui.analysis.counted import counted, why_not
+from ddptui.analysis.repeats import exclusion_reason, valid_repeats
 from ddptui.analysis.results import RepeatResult, Results
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck
@@ -115,7 +115,7 @@ def test_too_late_for_any_measured_step_it_changes_nothing() -> None:
     late = Injection(at_ns=10**15, bottleneck=(LATE,))
     *messages, last = changed(steps_of(lambda _: 20.0))
     repeat = read([*messages, late, last])
-    assert why_not(repeat) is None
+    assert exclusion_reason(repeat) is None
     assert (repeat.changes[0].step, repeat.changes[0].steps) == (None, 0)
     assert msgspec.structs.replace(repeat, changes=[]) == whole
 
@@ -126,7 +126,7 @@ def test_without_instruments_a_changed_repeat_does_not_count_either() -> None:
     late = Injection(at_ns=3_100 * MS, bottleneck=(LATE,))
     repeat = read([*unseen, late, trained(0), trained(1), *messages[-3:]])
     assert repeat.changes[0].steps is None
-    assert why_not(repeat) == "changed by hand"
+    assert exclusion_reason(repeat) == "changed by hand"
 
 
 def test_of_a_long_launch_the_delay_a_step_is_as_exact_as_of_a_short_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +157,7 @@ def test_a_changed_repeat_is_in_no_median_and_no_ratio() -> None:
     assert (a.train_time_s.min, a.train_time_s.max) == (0.03, 0.03)
     assert (b.ratio.low, b.ratio.high, b.speedup) == pytest.approx((2, 2, 0.5))
     repeats = results.trials[0].repeats
-    assert (len(repeats), len(counted(repeats))) == (3, 2)
+    assert (len(repeats), len(valid_repeats(repeats))) == (3, 2)
     [line] = [line for line in note_lines(results, preset) if "changed" in line]
     assert line.startswith("a: repeat 1 of 3 was changed by hand from step 0 on: forward 20 ms on 1")
     assert line.endswith("it is left out of medians and ratios")

@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from ddptui.analysis.cautions import Caution
 from ddptui.analysis.correctness import averaging, in_sync, reshuffled, sync_checks
 from ddptui.analysis.figures import weighted_loss
+from ddptui.analysis.policy import Caution
 from ddptui.analysis.results import Averaging, Check, InSync, Loss, PhasesMs, RepeatResult, StepMs
 from ddptui.findings.compare import compare
 from ddptui.findings.repeat import outcome_of_messages

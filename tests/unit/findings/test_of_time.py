@@ -7,8 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from ddptui.analysis.finding import Finding, Kind
+from ddptui.analysis.late import Window
 from ddptui.analysis.waits import align_steps
-from ddptui.analysis.window import Window
 from ddptui.findings.network import nothing
 from ddptui.findings.repeat import outcome_of_messages
 from ddptui.findings.time import of_time

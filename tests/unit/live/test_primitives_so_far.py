@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ddptui.analysis.primitives.cells import key_of
+from ddptui.analysis.primitive_results import key_of
 from ddptui.analysis.results import TrialResult
 from ddptui.config.values import make_trial
 from ddptui.live.fold import fold

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from ddptui.analysis.primitives.results import Cell, PrimitivesResult, TimeUs
+from ddptui.analysis.primitive_results import Cell, PrimitivesResult, TimeUs
 from ddptui.projection import Point, Projection, ProjectionError, command
 from ddptui.projection.command import ProjectOptions, projection
 from ddptui.store.runs import Run

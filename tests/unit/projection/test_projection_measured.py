@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from ddptui.analysis.launch_log import LaunchData
+from ddptui.analysis.launch_data import LaunchData
 from ddptui.config.trial import Bottleneck, Site
 from ddptui.config.values import make_trial
 from ddptui.projection.measured import measured_trial, predicted_trials, step_ms

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from ddptui.analysis.cautions import Caution
-from ddptui.analysis.primitives.results import NcclUse
+from ddptui.analysis.policy import Caution
+from ddptui.analysis.primitive_results import NcclUse
 from ddptui.analysis.results import RankResult, RepeatResult, Results, TrialResult
 from ddptui.config.fields import MEANINGS
 from ddptui.config.preset import Preset

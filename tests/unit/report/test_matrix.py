@@ -5,8 +5,8 @@ import re
 import msgspec
 import pytest
 
+from ddptui.analysis.breakdown import WaitMatrix, wait_matrix
 from ddptui.analysis.results import RankResult, TrialResult
-from ddptui.analysis.wait_matrix import WaitMatrix, wait_matrix
 from ddptui.report import matrix
 from ddptui.report.matrix import MOST_ROWS, describe, grid, largest, shade
 from tests.support.builders import journal, results_for, two_trials

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ddptui.analysis.primitives.results import BufferView, RankView, View
+from ddptui.analysis.primitive_results import BufferView, RankView, View
 from ddptui.report.primitives.buffers import (
     description,
     legend,

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddptui.analysis.primitives.cells import PrimitiveKey
-from ddptui.analysis.primitives.results import PrimitivesResult
+from ddptui.analysis.primitive_results import PrimitiveKey, PrimitivesResult
 from ddptui.report.primitives.plot import SEVERAL, What, draw
 from tests.support.measured_cells import MB, SIZES, cell, cells, result
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ddptui.analysis.primitives.results import BufferView, NcclUse, PrimitivesResult, RankView, TimeUs
+from ddptui.analysis.primitive_results import BufferView, NcclUse, PrimitivesResult, RankView, TimeUs
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.report.primitives.buffers import LEGEND, buffer_lines

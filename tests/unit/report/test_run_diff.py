@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from ddptui.analysis.cautions import Caution
-from ddptui.analysis.primitives.results import Cell
+from ddptui.analysis.policy import Caution
+from ddptui.analysis.primitive_results import Cell
 from ddptui.analysis.results import Change, Results
 from ddptui.config.preset import Preset
 from ddptui.report.columns import columns_of

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ddptui.analysis.cautions import Caution
+from ddptui.analysis.policy import Caution
 from ddptui.analysis.results import Results
 from ddptui.report.notes import answer, note_lines
 from ddptui.report.run_diff import NO_DIFFERENCE, UNEXPLAINED

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from ddptui.analysis.cautions import Caution
 from ddptui.analysis.finding import Finding, Kind
+from ddptui.analysis.policy import Caution
 from ddptui.analysis.results import ConfidenceInterval, Culprit, Light, Results, TrialResult
 from ddptui.config.preset import Preset
 from ddptui.report.notes import answer, in_short, in_words, lights, notes, shown_first

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ddptui.analysis.clock_sync import Clocks
+from ddptui.analysis.clocks import Clocks
 from ddptui.live.fold import fold
 from ddptui.live.monitor import RunMonitor
 from ddptui.live.state import Live

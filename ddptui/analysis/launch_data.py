@@ -6,12 +6,11 @@ from math import inf
 import msgspec
 
 from ddptui.analysis.check_log import CheckLog, processes_of
-from ddptui.analysis.clock_sync import Clocks, ClockSpread, clock_spread, in_console_time
+from ddptui.analysis.clocks import Clocks, ClockSpread, clock_spread, in_console_time
 from ddptui.analysis.correctness import sync_checks
-from ddptui.analysis.gpu_readings import GpuReadings
-from ddptui.analysis.loaders import Loaders
+from ddptui.analysis.heartbeats import GpuReadings, Loaders
 from ddptui.analysis.operations import drop_inconsistent
-from ddptui.analysis.primitives.collect import PrimitivesLog
+from ddptui.analysis.primitive_results import PrimitivesLog
 from ddptui.analysis.results import Check
 from ddptui.analysis.thinning import StepsByRank, ThinnedSteps, close_gaps
 from ddptui.analysis.waits import AlignedSteps, align_steps

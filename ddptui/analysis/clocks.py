@@ -1,17 +1,4 @@
-"""Converts times from other hosts' clocks to the console's, with error bounds. Pure.
-
-Each probe gives bounds for how far a clock was ahead of the console's. Before and after the probe the bounds widen,
-since two clocks drift apart by up to DRIFT_PPM. The true offset lies within the bounds of all probes (Marzullo and
-Owicki, "Maintaining the time in a distributed system", 1983), which are never wider than those of the best probe. The
-middle of the bounds is used. It moves no faster than the drift, so the order of a clock's moments is kept.
-
-The drift is that of two undisciplined crystals, each off by 50 ppm; NTP expects 15 ppm of disciplined clocks (RFC 5905,
-PHI). If a clock jumps by more, e.g. because its machine was suspended, its probes contradict each other; there the
-error is as large as the contradiction.
-
-A GPU has its own clock. Its rank compares ("ties") it to the host's clock, and reports the error. Times need no
-conversion for this, but two such ranks can be compared only within this error, even on one host.
-"""
+"""Probes other hosts' clocks, and converts times to the console's clock, with error bounds. Pure."""
 
 from bisect import bisect_right, insort
 from collections.abc import Collection, Mapping, Sequence
@@ -23,8 +10,8 @@ from typing import NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from ddptui.wire.messages import Hello, Step, Tied
-from ddptui.wire.records import Launched, Message, Offset, clock_drift, map_times
+from ddptui.wire.messages import Done, Echo, Failed, Hello, RankMessage, Step, Tied
+from ddptui.wire.records import Launched, Message, Offset, Probe, clock_drift, map_times
 
 FAR_NS = 2**62  # larger than any offset between two clocks
 SOON_NS = 5_000_000_000  # a Hello stamped within this after the console's last message may share its clock
@@ -41,7 +28,7 @@ class Estimate(NamedTuple):
     error_ns: float
 
 
-class Knot(msgspec.Struct):
+class OffsetBounds(msgspec.Struct):
     """Bounds of a clock's offset at one moment, in ns. The moment is in the clock's own time."""
 
     moment: int
@@ -54,7 +41,7 @@ class Knot(msgspec.Struct):
         """The middle of the bounds."""
         return (self.least + self.most) // 2
 
-    def narrowed(self, other: "Knot") -> bool:
+    def narrowed(self, other: "OffsetBounds") -> bool:
         """Narrow the bounds by another knot's, widened by the drift in between. Returns whether they changed."""
         drift = clock_drift(self.moment - other.moment)
         least, most = max(self.least, other.least - drift), min(self.most, other.most + drift)
@@ -67,7 +54,7 @@ class Track(msgspec.Struct):
     """The known bounds of one clock's offset."""
 
     guess: int = 0  # the offset assumed before the first probe
-    knots: list[Knot] = []
+    knots: list[OffsetBounds] = []
 
     def add(self, offset: Offset) -> None:
         """Add a probe's result, and narrow the bounds around it. A result no later than the last one is dropped."""
@@ -76,9 +63,9 @@ class Track(msgspec.Struct):
         # A clock only moves forward: an older moment is a late answer with nothing new.
         if last and moment <= self.knots[-1].moment:
             return
-        new = Knot(moment, least, most)
+        new = OffsetBounds(moment, least, most)
         if last and new.narrowed(self.knots[-1]) and new.least > new.most:
-            new = Knot(moment, least, most, contradicts=True)  # keep its own bounds, unnarrowed
+            new = OffsetBounds(moment, least, most, contradicts=True)  # keep its own bounds, unnarrowed
         self.knots.append(new)
         # Narrow earlier knots by the new one, back to the first that does not change.
         while last and not self.knots[last].contradicts and self.knots[last - 1].narrowed(self.knots[last]):
@@ -101,7 +88,7 @@ class Track(msgspec.Struct):
             part = (moment_ns - before.moment) / (following.moment - before.moment)
             unsure = max(before.most - before.least, following.most - following.least) / 2
             return Estimate(before.middle + round(part * ahead), abs(ahead) + unsure + 1)
-        here = Knot(moment_ns, near[0].least - FAR_NS, near[0].most + FAR_NS)
+        here = OffsetBounds(moment_ns, near[0].least - FAR_NS, near[0].most + FAR_NS)
         for knot in near:
             here.narrowed(knot)
         return Estimate(here.middle, (here.most - here.least) / 2 + 1)  # + 1 for rounding
@@ -222,3 +209,92 @@ def clock_spread(clocks: Clocks, steps: Mapping[int, Sequence[Step]]) -> ClockSp
             clock_errors = (track.at(moment).error_ns for moment in compared)
             errors[clock] = max(errors.get(clock, 0.0 if track.knots else inf), max(clock_errors, default=0.0))
     return ClockSpread(clocks.of_rank, errors, ties)
+
+
+AT_FIRST = 8  # probes in the first burst, as many as NTP's
+A_ROUND = 3  # probes in each later round
+ROUND_EVERY_NS = 1_000_000_000  # clocks drift by up to 100 µs per second
+PATIENCE_NS = 5_000_000_000  # timeout of a probe; after it, another rank with the same clock is probed
+
+
+class Probes:
+    """The probes of one launch. Of each clock other than the console's, one rank is probed; if it ends or does not
+    answer, another rank with this clock takes over."""
+
+    def __init__(self, console_clock: str) -> None:
+        """`console_clock`: the identity of the console's clock, which needs no probe."""
+        self._console_clock = console_clock
+        self._clocks: dict[str, _ProbedClock] = {}
+        self._number = 0
+
+    def add(self, message: RankMessage, came_ns: int) -> list[Offset]:
+        """Take a message. Returns the clock offset if it answers a pending probe. came_ns: when it was received."""
+        match message:
+            case Hello() if message.clock not in ("", self._console_clock):
+                self._clocks.setdefault(message.clock, _ProbedClock(message.clock)).ranks.append(message.rank)
+            case Done() | Failed():
+                for clock in self._clocks.values():
+                    clock.remove(message.rank)
+            case Echo():
+                return [offset for clock in self._clocks.values() if (offset := clock.add(message, came_ns))]
+        return []
+
+    def due(self, now_ns: int) -> list[tuple[int, Probe]]:
+        """The probes to send now, each with its receiving rank."""
+        probes = []
+        for clock in self._clocks.values():
+            if clock.is_due(now_ns):
+                self._number += 1
+                probes.append((clock.probe(self._number, now_ns), Probe(number=self._number)))
+        return probes
+
+
+class _ProbedClock(msgspec.Struct):
+    """A clock, and the ranks that have it; the first of these is probed."""
+
+    clock: str
+    ranks: list[int] = []
+    number: int | None = None  # number of the pending probe
+    sent_ns: int = 0
+    left: int = AT_FIRST  # probes left in this round
+    next_ns: int = 0  # when the next round begins
+
+    def is_due(self, now_ns: int) -> bool:
+        """Whether to send a probe now."""
+        # A rank that is busy in native code may answer late: give up its probe, and turn to the next rank.
+        if self.number is not None and now_ns - self.sent_ns >= PATIENCE_NS:
+            self.number = None
+            self.ranks.append(self.ranks.pop(0))
+        return bool(self.ranks) and self.number is None and (self.left > 0 or now_ns >= self.next_ns)
+
+    def probe(self, number: int, now_ns: int) -> int:
+        """Record that a probe is sent now. Returns the rank to send it to."""
+        if not self.left:
+            self.left = A_ROUND
+        self.left -= 1  # the next probe of the round is sent as soon as this one is answered
+        self.number, self.sent_ns, self.next_ns = number, now_ns, now_ns + ROUND_EVERY_NS
+        return self.ranks[0]
+
+    def remove(self, rank: int) -> None:
+        """Stop probing a rank that has ended."""
+        if rank in self.ranks:
+            if rank == self.ranks[0]:
+                self.number = None  # its probe will not be answered: probe the next rank without waiting
+            self.ranks.remove(rank)
+
+    def add(self, echo: Echo, came_ns: int) -> Offset | None:
+        """Computes the offset from an answer. None: it answers no pending probe, or its times are impossible."""
+        if echo.number != self.number or echo.rank not in self.ranks[:1]:  # late, or forged
+            return None
+        round_trip_ns = came_ns - self.sent_ns - (echo.said_ns - echo.heard_ns)
+        if echo.said_ns < echo.heard_ns or round_trip_ns < 0:
+            return None
+        self.number = None
+        at_ns = (self.sent_ns + came_ns) // 2
+        return Offset(
+            rank=echo.rank,
+            clock=self.clock,
+            at_ns=at_ns,
+            offset_ns=(echo.heard_ns + echo.said_ns) // 2 - at_ns,
+            error_ns=round_trip_ns // 2 + 1,  # one more for rounding
+        )
