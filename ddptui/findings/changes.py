@@ -15,7 +15,7 @@ from ddptui.findings.verdict import analyze_aligned
 from ddptui.text.words import S
 
 
-class Stretch(NamedTuple):
+class DelayWindow(NamedTuple):
     """The measured steps from one change of delays to the next, and the rank that was late in them."""
 
     numbers: range
@@ -24,7 +24,7 @@ class Stretch(NamedTuple):
     findings: tuple[Finding, ...]  # about the late rank
 
 
-def stretches_of(log: LaunchData, aligned: AlignedSteps, *, disturbed: bool) -> list[Stretch]:
+def stretches_of(log: LaunchData, aligned: AlignedSteps, *, disturbed: bool) -> list[DelayWindow]:
     """The stretch before any change, then one for each change; a change after the last step has no steps. disturbed:
     whether other programs disturbed the repeat."""
     totals = log.thinned.totals.values()
@@ -38,14 +38,14 @@ def stretches_of(log: LaunchData, aligned: AlignedSteps, *, disturbed: bool) -> 
     ]
 
 
-def _stretch(numbers: range, delayed: bool, aligned: AlignedSteps, disturbed: bool) -> Stretch:
+def _stretch(numbers: range, delayed: bool, aligned: AlignedSteps, disturbed: bool) -> DelayWindow:
     steps = [step for step in aligned.steps if step.number in numbers] if numbers else []
     analysis = analyze_aligned(aligned._replace(steps=steps), disturbed=disturbed)
     culprit = analysis.culprit if analysis else None
     if culprit:  # in a long launch, not all steps were kept
         scaled = scaled_culprit(culprit, len(numbers) / len(steps))
         culprit = replace(scaled, steps=(numbers[0], numbers[-1]))
-    return Stretch(
+    return DelayWindow(
         numbers,
         delayed,
         culprit,
@@ -53,7 +53,7 @@ def _stretch(numbers: range, delayed: bool, aligned: AlignedSteps, disturbed: bo
     )
 
 
-def judged_stretch(stretches: list[Stretch]) -> Stretch | None:
+def judged_stretch(stretches: list[DelayWindow]) -> DelayWindow | None:
     """The stretch whose culprit becomes that of the repeat. Among stretches with delays injected by the user, the one
     whose culprit caused the most waiting, or else the longest. If delays were only removed, the stretch before the
     first change, with the trial's own delays. None: no measured step was changed."""
@@ -64,11 +64,11 @@ def judged_stretch(stretches: list[Stretch]) -> Stretch | None:
     return max(delayed or [before] * bool(before.numbers) or changed, key=_weight)
 
 
-def _weight(stretch: Stretch) -> tuple[float, int]:
+def _weight(stretch: DelayWindow) -> tuple[float, int]:
     return stretch.culprit.wait_caused_s if stretch.culprit else 0.0, len(stretch.numbers)
 
 
-def change_of_delays(log: LaunchData, index: int, stretch: Stretch) -> Change:
+def change_of_delays(log: LaunchData, index: int, stretch: DelayWindow) -> Change:
     """The change that an injection caused: its time, the first step with the new delays, and the culprit since."""
     injection = log.injections[index]
     # Ranks without instruments report no steps, only when their first one began.

@@ -20,7 +20,7 @@ from ddptui.config.catalog import COMMAND
 from ddptui.config.fields import meaningless
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial, threads_per_rank
-from ddptui.findings.primitives import with_ratios
+from ddptui.findings.primitive_answers import with_ratios
 from ddptui.findings.questions import answer_of
 from ddptui.findings.repeat import NO_OUTCOMES, Outcomes, RepeatOutcome, outcome_of_log
 from ddptui.findings.trial import of_trial

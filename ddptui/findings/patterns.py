@@ -52,7 +52,7 @@ BATCHES_ALIKE = (
 )
 
 
-class Pause(NamedTuple):
+class LongWork(NamedTuple):
     """A step in which a rank worked far longer than usual."""
 
     at: int  # index of the step in the window
@@ -77,10 +77,10 @@ def pauses(window: Window) -> Iterator[Finding]:
     """Finds pauses: of all ranks at once, of several ranks by turns, or of one rank, regularly or in a few steps."""
     if len(window.steps) < FEWEST_STEPS:
         return
-    by_part: dict[int, list[Pause]] = {}
+    by_part: dict[int, list[LongWork]] = {}
     for pause in _pauses(window):
         by_part.setdefault(pause.part, []).append(pause)
-    everywhere: list[Pause] = []
+    everywhere: list[LongWork] = []
     findings: list[Finding] = []
     for part, found in by_part.items():
         per_step = Counter(pause.at for pause in found)
@@ -94,17 +94,17 @@ def pauses(window: Window) -> Iterator[Finding]:
     yield from findings
 
 
-def _pauses(window: Window) -> list[Pause]:
+def _pauses(window: Window) -> list[LongWork]:
     longer = window.work - np.median(window.work, axis=0)
     part, most = longer.argmax(axis=2), longer.max(axis=2)  # steps × ranks
     half_step_ns = PAUSE_OF_STEP * float(np.median(window.covered))
     unqueued = most - window.queued
 
-    def beyond(lengths: Array, least_ns: float) -> set[Pause]:
+    def beyond(lengths: Array, least_ns: float) -> set[LongWork]:
         noise = float(np.quantile(np.maximum(0.0, lengths), 0.9))
         places = np.argwhere(lengths >= max(least_ns, half_step_ns, PAUSE_OVER_NOISE * noise)).tolist()
         return {
-            Pause(at, window.ranks[of], int(part[at, of]), float(most[at, of]), float(unqueued[at, of]))
+            LongWork(at, window.ranks[of], int(part[at, of]), float(most[at, of]), float(unqueued[at, of]))
             for at, of in places
         }
 
@@ -114,7 +114,7 @@ def _pauses(window: Window) -> list[Pause]:
     return sorted(found)
 
 
-def _queued_alike(found: Sequence[Pause], sure: Container[Pause]) -> set[Pause]:
+def _queued_alike(found: Sequence[LongWork], sure: Container[LongWork]) -> set[LongWork]:
     """Long pauses of a rank in one part of the step that include time in the queue, e.g. an evaluation beside busy
     programs. They count if several of them are pauses without the queue as well, or if they are nearly equally long,
     unlike pauses that the queue alone causes."""
@@ -123,7 +123,7 @@ def _queued_alike(found: Sequence[Pause], sure: Container[Pause]) -> set[Pause]:
     return {*found} if as_long or sum(pause in sure for pause in found) > 1 else set()
 
 
-def _long_steps(window: Window, part: int, found: Sequence[Pause]) -> Iterator[Finding]:
+def _long_steps(window: Window, part: int, found: Sequence[LongWork]) -> Iterator[Finding]:
     lost_ns = sum(pause.ns for pause in found) / len(window.ranks)
     at = sorted({pause.at for pause in found})
     is_lone = len(at) == 1 and lost_ns < LONE_PAUSE_NS
@@ -140,7 +140,7 @@ def _named(window: Window, at: Sequence[int]) -> tuple[int, ...]:
     return tuple(window.steps[index].number for index in at[:NAMED_STEPS])
 
 
-def _pauses_alone(window: Window, part: str | None, found: Sequence[Pause]) -> Iterator[Finding]:
+def _pauses_alone(window: Window, part: str | None, found: Sequence[LongWork]) -> Iterator[Finding]:
     """Finds pauses of single ranks that other ranks waited for. part: the part of the step; None: several."""
     if not found or not window.waits_are_known:
         return
@@ -167,7 +167,7 @@ def _pauses_alone(window: Window, part: str | None, found: Sequence[Pause]) -> I
     yield Finding(kind=Kind.BY_TURNS, phase=part, numbers=numbers, action=COLLECTIONS)
 
 
-def _of_one_rank(window: Window, part: str | None, found: Sequence[Pause], numbers: dict[str, float]) -> Finding:
+def _of_one_rank(window: Window, part: str | None, found: Sequence[LongWork], numbers: dict[str, float]) -> Finding:
     rank, at = found[0].rank, sorted(pause.at for pause in found)
     every = every_so_many([window.steps[index].number for index in at])
     numbers |= {"waiting_rank": float(sum(window.ranks) - rank)} if len(window.ranks) == 2 else {}

@@ -22,7 +22,7 @@ from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.catalog import ONE_PROCESS
 from ddptui.config.preset import Preset
 from ddptui.config.trial import TRIAL_FIELDS, Trial
-from ddptui.findings import primitives
+from ddptui.findings import primitive_answers
 from ddptui.findings.grades import effect_of, grades, has_own_strategy, too_noisy
 from ddptui.text.words import MS, S
 
@@ -33,7 +33,7 @@ STARTING = {"launch", "start_method", "start", "init_method", "gpus_per_rank"}  
 CHECKS = ("in sync", "average", "order", BUFFERS)
 
 
-class Question(NamedTuple):
+class QuestionRule(NamedTuple):
     """A kind of question. asks: whether a preset asks it; rule: finds the answer; compares: whether the rule needs a
     baseline with figures."""
 
@@ -42,7 +42,7 @@ class Question(NamedTuple):
     compares: bool = True
 
 
-def question_of(results: Results, preset: Preset) -> Question:
+def question_of(results: Results, preset: Preset) -> QuestionRule:
     """The first question that applies."""
     return next(question for question in QUESTIONS if question.asks(results, preset))
 
@@ -512,32 +512,32 @@ def _scales(results: Results, preset: Preset) -> bool:
 
 
 QUESTIONS = (  # the first that applies
-    Question(
+    QuestionRule(
         lambda results, preset: results.of_two_runs and preset.kind == "primitives",
-        primitives.between_runs,
+        primitive_answers.between_runs,
         compares=False,
     ),
-    Question(lambda results, _: results.of_two_runs, between_runs, compares=False),
-    Question(lambda _, preset: preset.kind == "primitives", primitives.of_primitives, compares=False),
-    Question(lambda _, preset: has_own_strategy(preset), grades, compares=False),
-    Question(lambda _, preset: len(preset.trials) == 1, alone, compares=False),
-    Question(lambda _, preset: any(trial.fault for trial in preset.trials), faults, compares=False),
-    Question(are_in_doubt, checks),
-    Question(
+    QuestionRule(lambda results, _: results.of_two_runs, between_runs, compares=False),
+    QuestionRule(lambda _, preset: preset.kind == "primitives", primitive_answers.of_primitives, compares=False),
+    QuestionRule(lambda _, preset: has_own_strategy(preset), grades, compares=False),
+    QuestionRule(lambda _, preset: len(preset.trials) == 1, alone, compares=False),
+    QuestionRule(lambda _, preset: any(trial.fault for trial in preset.trials), faults, compares=False),
+    QuestionRule(are_in_doubt, checks),
+    QuestionRule(
         lambda _, preset: (
             "world_size" in differing(preset)
             and all(trial.launch == "dp" for trial in preset.trials if trial.name != preset.baseline)
         ),
         split,
     ),
-    Question(lambda _, preset: delays_some(preset.trials[0]) and "bottleneck" not in differing(preset), blame),
-    Question(lambda _, preset: differing(preset) == ["bottleneck"] and not preset.base.bottleneck, delays),
-    Question(
+    QuestionRule(lambda _, preset: delays_some(preset.trials[0]) and "bottleneck" not in differing(preset), blame),
+    QuestionRule(lambda _, preset: differing(preset) == ["bottleneck"] and not preset.base.bottleneck, delays),
+    QuestionRule(
         lambda _, preset: "bucket_mb" in differing(preset) and all(trial.world_size > 1 for trial in preset.trials),
         overlap,
     ),
-    Question(_starts, launching),
-    Question(_scales, scaling),
-    Question(lambda _, preset: axes_of(preset) is not None, twins),
-    Question(lambda _, preset: True, ranking),
+    QuestionRule(_starts, launching),
+    QuestionRule(_scales, scaling),
+    QuestionRule(lambda _, preset: axes_of(preset) is not None, twins),
+    QuestionRule(lambda _, preset: True, ranking),
 )

@@ -19,7 +19,7 @@ from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.catalog import Cadence
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
-from ddptui.findings.primitives import cost_of_call, how_long
+from ddptui.findings.primitive_answers import cost_of_call, how_long
 from ddptui.findings.words import in_sentences
 from ddptui.report import gpus
 from ddptui.report.blocks import Block, Drawing, Heading, Notes, Plot

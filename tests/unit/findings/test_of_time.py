@@ -9,9 +9,8 @@ from msgspec.structs import replace
 from ddptui.analysis.finding import Finding, Kind
 from ddptui.analysis.late import Window
 from ddptui.analysis.waits import align_steps
-from ddptui.findings.network import nothing
 from ddptui.findings.repeat import outcome_of_messages
-from ddptui.findings.time import of_time
+from ddptui.findings.time import nothing, of_time
 from ddptui.findings.trial import of_repeats, scaled
 from ddptui.findings.words import long, short
 from ddptui.wire.messages import GATHER_OUTPUTS
