@@ -7,9 +7,7 @@ from ddptui.analysis.launch_data import launch_logs
 from ddptui.analysis.repeats import valid_repeats
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.analysis.waits import AlignedStep
-from ddptui.live.arrivals import most_telling, summary
-from ddptui.live.excerpts import Excerpt, excerpts, spread_over
-from ddptui.live.timeline import row, runs, telling_ranks, window
+from ddptui.live.timeline import Excerpt, excerpts, most_telling, row, runs, spread_over, summary, telling_ranks, window
 from ddptui.page.charts import (
     MOST_TICKS_X,
     TICKS,

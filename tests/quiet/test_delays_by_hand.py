@@ -9,7 +9,7 @@ from ddptui.analysis.results import RepeatResult
 from ddptui.analysis.waits import AlignedStep, align_steps
 from ddptui.config.trial import Bottleneck
 from ddptui.engines.local.warm import WarmParent
-from ddptui.live.rank_states import wait_ms
+from ddptui.live.headline import wait_ms
 from ddptui.live.state import Live
 from ddptui.report import table
 from ddptui.report.notes import note_lines

@@ -10,7 +10,7 @@ import pytest
 from textual.pilot import Pilot
 
 from ddptui.analysis.waits import AlignedStep, align_steps
-from ddptui.live.arrivals import ArrivalsSummary, RankArrivals, summary
+from ddptui.live.timeline import ArrivalsSummary, RankArrivals, summary
 from ddptui.text.drawing import large
 from ddptui.tui.screens.run import RunScreen
 from ddptui.tui.widgets.last_steps import Arrivals, LargeArrivals, Timeline

@@ -16,9 +16,9 @@ from textual.widgets import OptionList, Static
 from ddptui.analysis.primitive_results import PrimitiveKey, View
 from ddptui.analysis.repeats import shortfall
 from ddptui.config.trial import Trial
-from ddptui.live import headline, rank_states
-from ddptui.live.primitives import PrimitivesProgress, current_primitive
-from ddptui.live.rank_states import STALLED
+from ddptui.live import headline
+from ddptui.live.headline import STALLED
+from ddptui.live.state import PrimitivesProgress, current_primitive
 from ddptui.report.notes import answer
 from ddptui.report.primitives.plot import What
 from ddptui.report.rows import what_became
@@ -141,7 +141,7 @@ class PrimitivesScreen(Following, ExportableRun):
         feed, live = self.feed, self.watched.live
         if not isinstance(feed, EndedRun):
             now_ns = self.ended_ns or feed.now_ns()
-            states = rank_states.states(live, {}, now_ns)  # primitives have no training steps to align
+            states = headline.rank_states(live, {}, now_ns)  # primitives have no training steps to align
             is_stalled = any(state.startswith(STALLED) for state in states.values())
             is_plain = live.status == "running" and live.step and not is_stalled
             if feed.error or not (is_plain or (live.status == "ok" and not live.failures)):

@@ -18,7 +18,7 @@ from textual.widgets import DataTable, Static
 
 from ddptui.config.checks import USUAL_MS, Delays, delay_of, next_length, sites, still_to_come, with_delay, without
 from ddptui.config.trial import Site, Trial
-from ddptui.live import headline, rank_states
+from ddptui.live import headline
 from ddptui.run.playback import Playback
 from ddptui.run.session import Session
 from ddptui.store import own_presets
@@ -158,7 +158,7 @@ class RunScreen(PanedScreen, Following):
         now_ns = self.ended_ns or self.feed.now_ns()
         self.watched.look(now_ns, at_once=isinstance(self.feed, Playback) and self.feed.paused)
         waits_for = self.watched.judgement.waits_for if self.watched.judgement else {}
-        return Picture(self.watched, rank_states.states(self.watched.live, waits_for, now_ns), now_ns)
+        return Picture(self.watched, headline.rank_states(self.watched.live, waits_for, now_ns), now_ns)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action in ("zoom", "pane", "next_pane") and self.has_class("-lecture"):

@@ -4,8 +4,20 @@ from collections.abc import Sequence
 
 from ddptui.analysis.policy import HOST_TIME
 from ddptui.analysis.waits import AlignedStep
-from ddptui.live.arrivals import ArrivalsSummary, RankArrivals, most_telling, summary, typical_lateness
-from ddptui.live.timeline import Run, cell_of, last_steps, row, runs, telling_ranks, window
+from ddptui.live.timeline import (
+    ArrivalsSummary,
+    CellRun,
+    RankArrivals,
+    cell_of,
+    last_steps,
+    most_telling,
+    row,
+    runs,
+    summary,
+    telling_ranks,
+    typical_lateness,
+    window,
+)
 from ddptui.text.drawing import GLYPHS, Line, Span, axis, bar, large, legend, wrap
 from ddptui.text.words import MS, MS_PER_S, count, seconds
 from ddptui.tui.widgets.canvas import Canvas
@@ -185,7 +197,7 @@ def _rank(rank: int, steps: Sequence[AlignedStep], left: int, cells: int) -> lis
     ]
 
 
-def _spans(run: Run, cuts: set[int]) -> Line:
+def _spans(run: CellRun, cuts: set[int]) -> Line:
     border = "▏" if run.first in cuts else ""  # at the start of a step
     room = run.last - run.first - len(border)
     fill = GLYPHS.get(run.what) or FILL[run.what]

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from ddptui.analysis.gpu_work import tflops
 from ddptui.analysis.policy import HOST_TIME, is_host_time
+from ddptui.live.headline import STALLED, phases_ms, wait_ms
 from ddptui.live.monitor import RunMonitor
-from ddptui.live.rank_states import STALLED, phases_ms, wait_ms
 from ddptui.live.state import RankState
 from ddptui.report.ranks import SLOWED
 from ddptui.text.drawing import shorten

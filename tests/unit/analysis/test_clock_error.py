@@ -15,10 +15,10 @@ from ddptui.analysis.results import RepeatResult
 from ddptui.findings.repeat import outcome_of_messages
 from ddptui.findings.verdict import is_within_clock_error
 from ddptui.live import headline
-from ddptui.live.arrivals import summary
 from ddptui.live.fold import fold
 from ddptui.live.monitor import RunMonitor
 from ddptui.live.state import Live
+from ddptui.live.timeline import summary
 from ddptui.report import table
 from ddptui.report.trace import trace as as_trace
 from ddptui.run.recording import Recording

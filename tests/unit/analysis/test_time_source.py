@@ -12,9 +12,8 @@ from msgspec.structs import replace
 from ddptui.analysis.policy import Caution
 from ddptui.analysis.results import RepeatResult
 from ddptui.findings.repeat import outcome_of_messages
-from ddptui.live.headline import sentence
+from ddptui.live.headline import rank_states, sentence
 from ddptui.live.monitor import RunMonitor
-from ddptui.live.rank_states import states
 from ddptui.report.notes import note_lines
 from ddptui.report.table import as_csv, text
 from ddptui.report.trace import trace as exported
@@ -121,7 +120,7 @@ def test_nor_is_it_where_it_is_followed(device: str) -> None:
     assert sentence(watched, {}, preset_of({"trial": [{"name": "a"}]}), 0) == (
         f"Phases (*) are host time: {name} may be behind; who waits is unknown. See torch.profiler"
     )
-    assert set(states(watched.live, watched.judgement.waits_for, 0).values()) == {"running"}
+    assert set(rank_states(watched.live, watched.judgement.waits_for, 0).values()) == {"running"}
 
 
 def test_so_it_is_said_of_one_process() -> None:

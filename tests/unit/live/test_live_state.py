@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from ddptui.live.fold import RATE_OVER, fold
+from ddptui.live.headline import RECENT_STEPS, STALLED_S, phases_ms, rank_states, wait_ms
 from ddptui.live.monitor import RunMonitor
-from ddptui.live.rank_states import RECENT_STEPS, STALLED_S, phases_ms, states, wait_ms
 from ddptui.live.state import Live
 from ddptui.wire.messages import Collective, Gpu, Position
 from ddptui.wire.records import Message, Refused
@@ -169,7 +169,7 @@ def beat(rank: int, after_ms: float) -> Message:
 
 def said(messages: list[Message], after_s: float = 0.0) -> dict[int, str]:
     """So long after the last steps, of which no waiting is known."""
-    return states(fold(Live(), messages), {}, round((LAST_STEP_MS + after_s * 1000) * MS))
+    return rank_states(fold(Live(), messages), {}, round((LAST_STEP_MS + after_s * 1000) * MS))
 
 
 BOTH = [*begun(), *stepping(0), *stepping(1)]
@@ -270,7 +270,7 @@ def late_monitor(delay_ms: float, ranks: int = 2) -> RunMonitor:
 def said_of(monitor: RunMonitor) -> dict[int, str]:
     now_ns = max(rank.ends[-1].at_ns for rank in monitor.live.ranks.values())
     assert monitor.judgement is not None
-    return states(monitor.live, monitor.judgement.waits_for, now_ns)
+    return rank_states(monitor.live, monitor.judgement.waits_for, now_ns)
 
 
 def test_who_waits_is_told_for_whom_but_not_of_a_little_waiting() -> None:

@@ -9,8 +9,7 @@ from ddptui.analysis.primitive_results import key_of
 from ddptui.analysis.results import TrialResult
 from ddptui.config.values import make_trial
 from ddptui.live.fold import fold
-from ddptui.live.primitives import PrimitivesProgress, current_primitive, plan
-from ddptui.live.state import Live
+from ddptui.live.state import Live, PrimitivesProgress, current_primitive, plan
 from ddptui.report.primitives.buffers import view_title
 from ddptui.store.outcomes import outcomes_of, results_of
 from ddptui.store.runs import Run

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from ddptui.config.trial import Bottleneck
+from ddptui.live.headline import wait_ms
 from ddptui.live.monitor import YOUNG_NS, RunMonitor
-from ddptui.live.rank_states import wait_ms
 from ddptui.live.state import RECENT_NS
 from ddptui.wire.messages import Slept, Step
 from ddptui.wire.records import Injection, Message

@@ -6,8 +6,18 @@ import msgspec
 import pytest
 
 from ddptui.analysis.waits import AlignedStep, align_steps
-from ddptui.live.arrivals import ArrivalsSummary, most_telling, summary
-from ddptui.live.timeline import Run, Segment, cell_of, last_steps, row, runs, window
+from ddptui.live.timeline import (
+    ArrivalsSummary,
+    CellRun,
+    Segment,
+    cell_of,
+    last_steps,
+    most_telling,
+    row,
+    runs,
+    summary,
+    window,
+)
 from ddptui.wire.messages import Slept
 from ddptui.wire.phases import BETWEEN
 from tests.support.traces import (
@@ -79,21 +89,33 @@ def test_as_many_steps_are_shown_as_are_wanted_but_none_before_a_long_pause() ->
 SEGMENTS = [Segment(0, 10, "forward"), Segment(10, 12, "wait"), Segment(12, 40, "backward")]
 
 
-FORWARD, BACKWARD, WAIT = Run(0, 10, "forward", 10), Run(12, 40, "backward", 28), Run(10, 12, "wait", 2)
+FORWARD, BACKWARD, WAIT = CellRun(0, 10, "forward", 10), CellRun(12, 40, "backward", 28), CellRun(10, 12, "wait", 2)
 
 
 @pytest.mark.parametrize(
     ("segments", "end", "cells", "cuts", "shown"),
     [
-        (SEGMENTS, 40, 4, (), [Run(0, 1, "forward", 10), Run(1, 4, "backward", 28)]),
+        (SEGMENTS, 40, 4, (), [CellRun(0, 1, "forward", 10), CellRun(1, 4, "backward", 28)]),
         (SEGMENTS, 40, 40, (), [FORWARD, WAIT, BACKWARD]),
-        (SEGMENTS, 40, 4, {2}, [Run(0, 1, "forward", 10), Run(1, 2, "backward", 28), Run(2, 4, "backward", 28)]),
-        (SEGMENTS, 40, 1, (), [Run(0, 1, "backward", 28)]),
-        ([Segment(10, 20, "data")], 30, 3, (), [Run(0, 1, BETWEEN, 0), Run(1, 2, "data", 10), Run(2, 3, BETWEEN, 0)]),
+        (
+            SEGMENTS,
+            40,
+            4,
+            {2},
+            [CellRun(0, 1, "forward", 10), CellRun(1, 2, "backward", 28), CellRun(2, 4, "backward", 28)],
+        ),
+        (SEGMENTS, 40, 1, (), [CellRun(0, 1, "backward", 28)]),
+        (
+            [Segment(10, 20, "data")],
+            30,
+            3,
+            (),
+            [CellRun(0, 1, BETWEEN, 0), CellRun(1, 2, "data", 10), CellRun(2, 3, BETWEEN, 0)],
+        ),
     ],
 )
 def test_a_cell_shows_what_took_most_of_it_and_a_step_that_begins_begins_a_run(
-    segments: list[Segment], end: int, cells: int, cuts: set[int], shown: list[Run]
+    segments: list[Segment], end: int, cells: int, cuts: set[int], shown: list[CellRun]
 ) -> None:
     assert runs(segments, (0, end), cells, cuts=cuts) == shown
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from ddptui.analysis.waits import AlignedStep, align_steps
 from ddptui.findings.verdict import analyze_waits
-from ddptui.live.excerpts import LONGEST_WAIT, TYPICAL, excerpts
+from ddptui.live.timeline import LONGEST_WAIT, TYPICAL, excerpts
 from ddptui.page.charts import UNITS_X, Chart
 from ddptui.page.pages import page
 from ddptui.page.panes import (
