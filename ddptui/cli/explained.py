@@ -6,7 +6,7 @@ from typing import Any
 
 from ddptui.projection.report import COLUMNS as PROJECTION_COLUMNS
 from ddptui.report.columns import COLUMNS
-from ddptui.report.primitives.tables import SIZE_COLUMNS
+from ddptui.report.primitive_tables import SIZE_COLUMNS
 from ddptui.report.ranks import RANK_COLUMNS
 from ddptui.text.tables import Column
 from ddptui.text.words import did_you_mean

@@ -7,7 +7,7 @@ from ddptui.page.charts import Chart
 from ddptui.page.pages import TableView, by_title, kicker, pairs, trials_view
 from ddptui.page.panes import differences, losses, of_trial, times
 from ddptui.page.render import rendered
-from ddptui.report import lessons
+from ddptui.report import table as lessons
 from ddptui.report.document import Chapter, as_markdown, environments, shown, sources
 from ddptui.report.notes import answer, in_short, notes, shown_first
 from ddptui.store.outcomes import results_of
@@ -59,7 +59,7 @@ def document(title: str, author: str, runs: Sequence[Run], chapters: Sequence[Ch
 
 
 def _questions(number: int, chapter: Chapter) -> list[tuple[str, object]]:
-    return [*pairs(lessons.blocks(chapter.questions, f"{number}."), "", higher=0)]
+    return [*pairs(lessons.lesson_blocks(chapter.questions, f"{number}."), "", higher=0)]
 
 
 def _blocks(run: Run, chapter: Chapter) -> Iterator[tuple[str, object]]:

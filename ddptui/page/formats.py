@@ -8,8 +8,8 @@ from ddptui.config.preset import Preset
 from ddptui.host.source import source_line
 from ddptui.page.pages import page
 from ddptui.page.picture import picture
-from ddptui.report import steps, table
-from ddptui.report.trace import trace
+from ddptui.report import exports, table
+from ddptui.report.exports import trace
 from ddptui.store.runs import Run, RunError
 
 
@@ -26,7 +26,7 @@ def pieces(run: Run, preset: Preset, results: Results, form: str, trial: str = "
     if form == "steps":
         if preset.kind == "primitives":
             raise RunError(f"{run.name}: ranks that run primitives make no steps; `--format csv` has their timings")
-        return steps.as_csv({repeat: partial(run.messages, *repeat) for repeat in run.repeats(preset)})
+        return exports.steps_as_csv({repeat: partial(run.messages, *repeat) for repeat in run.repeats(preset)})
     if form.endswith("svg"):
         return [picture(run, preset, results, form.removesuffix("svg").removesuffix(".") or "times", trial)]
     answers = run.answers(preset) if form == "markdown" else ()

@@ -9,16 +9,15 @@ from ddptui.config.preset import Preset
 from ddptui.host.source import source_line
 from ddptui.page.panes import differences, losses, of_trial, times, times_of
 from ddptui.page.render import rendered
-from ddptui.report import lessons
+from ddptui.report import table
 from ddptui.report.blocks import Block, Drawing, Heading, Notes, Plot, Quote
 from ddptui.report.columns import columns_of, leading
 from ddptui.report.notes import Note, NoteKind, answer, in_short, notes, shown_first
-from ddptui.report.places import MOST_ROWS as MOST_PLACES
-from ddptui.report.places import of_trial as places_of
-from ddptui.report.places import place_columns
 from ddptui.report.preset_columns import environment, facts
-from ddptui.report.primitives.report import blocks
-from ddptui.report.ranks import RANK_COLUMNS
+from ddptui.report.primitive_report import primitive_blocks
+from ddptui.report.ranks import MOST_ROWS as MOST_PLACES
+from ddptui.report.ranks import RANK_COLUMNS, place_columns
+from ddptui.report.ranks import of_trial as places_of
 from ddptui.report.rows import ROUGH, is_marked, rows_of, what_became
 from ddptui.store.presets import as_toml
 from ddptui.store.runs import Run
@@ -70,14 +69,18 @@ def page(run: Run, preset: Preset, results: Results) -> str:
         title=title,
         kicker=kicker(results),
         answer=answer(results),
-        questions=[*pairs(lessons.blocks(lessons.asked(preset, results, run.answers(preset))), title)],
+        questions=[*pairs(table.lesson_blocks(table.asked(preset, results, run.answers(preset))), title)],
         about=preset.localized_about,
         preset=preset.name,
         toml="" if results.of_two_runs else as_toml(preset),  # no preset has the trials of both
         fields=table_view("The trials as they are configured", fields, once=[field.key for field in fields[1:]]),
         commands=[(trial.name, shell_line(trial.command) or what_became(trial)) for trial in results.trials],
         environment=TableView("The machine and the software of this run", environment(results), look="facts"),
-        **(_of_training(run, preset, results) if is_training else {"blocks": pairs(blocks(results, preset), title)}),
+        **(
+            _of_training(run, preset, results)
+            if is_training
+            else {"blocks": pairs(primitive_blocks(results, preset), title)}
+        ),
     )
 
 

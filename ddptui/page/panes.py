@@ -25,9 +25,8 @@ from ddptui.page.charts import (
 )
 from ddptui.report import bars as bars_of
 from ddptui.report.bars import Bar, Part
-from ddptui.report.blocks import Plot
+from ddptui.report.blocks import Plot, series_of
 from ddptui.report.matrix import describe, span
-from ddptui.report.primitives.plot import series_of
 from ddptui.report.rows import loss_of
 from ddptui.run.curves import curves_of
 from ddptui.store.runs import Run

@@ -12,7 +12,7 @@ from ddptui.page.render import rendered
 from ddptui.report.bars import ONLY_BASE
 from ddptui.report.blocks import Plot
 from ddptui.report.notes import answer, in_short, shown_first
-from ddptui.report.primitives.report import blocks
+from ddptui.report.primitive_report import primitive_blocks
 from ddptui.report.rows import ROUGH, mark_of
 from ddptui.store.runs import Run
 
@@ -33,7 +33,7 @@ def picture(run: Run, preset: Preset, results: Results, pane: str = "times", tri
     charts: Sequence[Chart] = []
     shown, finding, why = results.trials, next(iter(answer(results)), ""), NO_STEPS
     if preset.kind == "primitives":
-        plots = [block for block in blocks(results, preset) if isinstance(block, Plot) and pane == "times"]
+        plots = [block for block in primitive_blocks(results, preset) if isinstance(block, Plot) and pane == "times"]
         charts, why = [chart for plot in plots for chart in times_of(plot)], OF_PRIMITIVES
     elif pane == "times":
         charts = times(results, MOST_TRIALS)

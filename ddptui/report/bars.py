@@ -76,7 +76,7 @@ def parts(times: Breakdown, trial: TrialResult) -> list[Part]:
     return [Part(COLORS.get(name, name), part_name(name, culprit), s) for name, s in times._asdict().items() if s]
 
 
-class Stretch(NamedTuple):
+class BarSegment(NamedTuple):
     """A part at its place in a bar, in s from where the bar begins."""
 
     part: Part
@@ -84,21 +84,21 @@ class Stretch(NamedTuple):
     end_s: float
 
 
-def stacked(parts: Iterable[Part]) -> list[Stretch]:
+def stacked(parts: Iterable[Part]) -> list[BarSegment]:
     """The parts side by side: what takes time to the right of 0, what saves time to its left."""
-    stretches: list[Stretch] = []
+    stretches: list[BarSegment] = []
     left = right = 0.0
     for part in parts:
         if part.s < 0:
-            stretches.append(Stretch(part, left + part.s, left))
+            stretches.append(BarSegment(part, left + part.s, left))
             left += part.s
         else:
-            stretches.append(Stretch(part, right, right + part.s))
+            stretches.append(BarSegment(part, right, right + part.s))
             right += part.s
     return stretches
 
 
-def laid_out(bars: Iterable[Bar]) -> tuple[list[list[Stretch]], float, float]:
+def laid_out(bars: Iterable[Bar]) -> tuple[list[list[BarSegment]], float, float]:
     """The stretches of each bar on one scale, which includes 0; and where it begins and ends, in s."""
     stretches = [stacked(bar.parts) for bar in bars]
     ends = [0.0, *(end for bar in stretches for stretch in bar for end in stretch[1:])]

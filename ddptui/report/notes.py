@@ -26,7 +26,7 @@ from ddptui.config.trial import Bottleneck
 from ddptui.config.values import describe_bottleneck
 from ddptui.findings.questions import why_none
 from ddptui.findings.words import evidence, in_sentences, remedy, short, where
-from ddptui.report import gpus, ranks
+from ddptui.report import ranks
 from ddptui.report.columns import IN_BACKWARD, IN_SOME_STEPS, aggregation
 from ddptui.report.rows import (
     OFF_BY,
@@ -166,7 +166,7 @@ def _of_columns(rows: Sequence[Row], results: Results, preset: Preset) -> Iterat
         yield _of_trials("reading", names, why)
     if names := ranks.waiting_hooks([row.result for row in rows], preset):
         yield _of_trials("reading", names, ranks.HOOKS_WAIT)
-    if machine := gpus.machine(results):
+    if machine := ranks.gpus_of_machine(results):
         yield Note("reading", machine)
     starts = dict.fromkeys((repeat.start_why, row.result.name) for row in rows for repeat in row.result.repeats)
     for why, names in grouped((why, name) for why, name in starts if why).items():

@@ -1,17 +1,49 @@
-"""Text about ranks: the columns of their tables, their GPU memory, and why a backend or device was chosen."""
+"""Text about ranks: the columns of their tables, GPUs, memory, devices, and on which lines of code they worked."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import median
 from typing import Any
 
 from ddptui.analysis.policy import is_timed_by_device
 from ddptui.analysis.primitive_results import NcclUse
-from ddptui.analysis.results import RankResult, Results, TrialResult
+from ddptui.analysis.results import PlaceTime, RankResult, Results, TrialResult
 from ddptui.config.catalog import facts_of
 from ddptui.config.preset import Preset
 from ddptui.report.rows import grouped
-from ddptui.text.tables import Column, Filled, Table, cell_at, fill, telling
-from ddptui.text.words import NOTHING, count, digits, part_of, percent, seconds, size, size_unit
+from ddptui.text.drawing import shorten
+from ddptui.text.tables import GAP, Column, Filled, Table, cell_at, fill, fit, telling, total
+from ddptui.text.words import NOTHING, count, digits, listed, part_of, percent, seconds, size, size_unit
 from ddptui.wire.phases import BETWEEN, PARTS
+
+LONGEST = 60  # characters of a GPU's name
+MOST_NAMED = 3  # kinds of GPUs or of connections that are listed
+
+
+def gpus_of_machine(results: Results) -> str:
+    """The GPUs in one line, e.g. "GPUs of the console's host: 2 × NVIDIA H100 80GB HBM3, 80 GB; NV18: 0-1; driver
+    580.65.06". Empty if no rank was on a GPU, or results.environment, which is not validated, names no GPU."""
+    names = Counter(_texts(results.environment.get("gpus")))
+    if not names or not _on_gpus(results):
+        return ""
+    kinds = [f"{number} × {name}" for name, number in names.items()]
+    links = _texts(results.environment.get("gpu_links"))
+    driver = [f"driver {version}" for version in _texts([results.environment.get("gpu_driver")])]
+    parts = [listed(kinds, MOST_NAMED), *([listed(links, MOST_NAMED)] if links else []), *driver]
+    return f"GPUs of the console's host: {'; '.join(parts)}"
+
+
+def _texts(entries: Any) -> list[str]:
+    """The strings in a list, made safe to print; empty if `entries` is not a list."""
+    texts = [entry for entry in entries if isinstance(entry, str) and entry] if isinstance(entries, list) else []
+    return [shorten(text[:LONGEST], LONGEST) for text in texts]
+
+
+def _on_gpus(results: Results) -> bool:
+    ranks = (rank for trial in results.trials for repeat in trial.repeats for rank in repeat.ranks)
+    backends = [launch.backend for trial in results.trials for launch in trial.primitives]
+    return "nccl" in backends or any(is_timed_by_device(rank.device) for rank in ranks)
+
 
 SLOWED = "▼"  # beside the clock of a GPU that was held back by heat or power
 NCCL2 = "ProcessGroupNCCL2"
@@ -182,3 +214,79 @@ TIME_COLUMNS: tuple[Column[RankResult], ...] = (
     Column("wait", cell_at("wait_s", _in_s)),
     Column("transfer", lambda rank: _in_s(max(0.0, (rank.exposed_s or 0.0) - (rank.wait_s or 0.0)))),
 )
+
+
+MOST_RANKS_WITH_PLACES = 4  # with a column each; of more ranks, one, and the median of the others
+MOST_IN_TEXT, MOST_ROWS = 5, 20
+LONGEST_PLACE, SHORTEST_SOURCE = 48, 24  # cells
+Source = Callable[[str, int, str, str, bool], str]  # ddptui/host/source.py has it
+UNREAD: Source = lambda *_: ""  # noqa: E731
+Read = Callable[[str, int, int], str]  # a line of a file, where a rank is; empty: not known
+
+
+def read_for(source: Source, hosts: Mapping[int, str], results: Results, *, is_lab: bool) -> Read:
+    """Reads lines for the ranks of a launch. hosts: by rank."""
+    started = str(results.environment.get("started", ""))
+    return lambda file, line, rank: source(file, line, hosts.get(rank, ""), started, is_lab)
+
+
+def place_columns(places: Sequence[PlaceTime], late: int | None, read: Read, width: int | None = None) -> list[Filled]:
+    """The columns of the table of some places. late: the rank whose times are shown even if there is little room.
+    width: of the table, in which the source line takes the room that is left; None: any."""
+    ranks = sorted({rank for place in places for rank in place.ms})
+    shown = {f"rank {rank} ms": [rank] for rank in ranks}
+    if len(ranks) > MOST_RANKS_WITH_PLACES:
+        late = late if late in ranks else max(ranks, key=lambda rank: sum(place.ms.get(rank, 0.0) for place in places))
+        shown = {f"rank {late} ms": [late], "others ms": [rank for rank in ranks if rank != late]}
+    columns: list[Column[PlaceTime]] = [
+        Column("where", lambda place: shorten(place.place, LONGEST_PLACE), 9, left=True),
+        Column("phase", lambda place: place.phase, 7, left=True),
+        *(Column(header, _ms(those), 9 if those == [late] else 8) for header, those in shown.items()),
+        Column("called by", lambda place: shorten(place.by or NOTHING, LONGEST_PLACE), 5, left=True),
+    ]
+    filled = telling(fill(columns, places))
+    filled = filled if width is None else fit(filled, width)
+    room = None if width is None else width - total([column.width for column in filled]) - GAP
+    if room is None or room >= SHORTEST_SOURCE:
+        lines = [_source(place, read) for place in places]
+        filled.append(Filled("source", [shorten(line, room or len(line)) for line in lines], left=True))
+    return telling(filled)
+
+
+def _source(place: PlaceTime, read: Read) -> str:
+    first = read(place.file, place.line, max(place.ms, key=lambda rank: place.ms[rank]))
+    return f"{first}{' …' * (place.last > place.line)}" if first else NOTHING
+
+
+def _ms(ranks: Sequence[int]) -> Callable[[PlaceTime], str]:
+    """The cell with the median of some ranks."""
+
+    def cell(place: PlaceTime) -> str:
+        ms = median(place.ms.get(rank, 0.0) for rank in ranks)
+        return f"{ms:.2f}" if ms else NOTHING
+
+    return cell
+
+
+def of_trial(trial: TrialResult, results: Results, source: Source) -> tuple[Sequence[PlaceTime], int | None, Read]:
+    """The places of a trial's last repeat, its late rank, and how to read source lines: for `place_columns`."""
+    last = trial.repeats[-1] if trial.repeats else None
+    hosts = {rank.rank: rank.host for rank in last.ranks} if last else {}
+    late = last.culprit.rank if last and last.culprit else None
+    return last.places if last else (), late, read_for(source, hosts, results, is_lab=trial.kind != "command")
+
+
+def place_tables(results: Results, source: Source, width: int | None) -> dict[str, Table]:
+    """A table by heading for each watched training. width: of a terminal, for which the tables are short, and left out
+    unless they explain something; None: any."""
+    tables = {}
+    for trial in (trial for trial in results.trials if trial.kind == "command" and trial.repeats):
+        places, late, read = of_trial(trial, results, source)
+        if width is not None:
+            explains = late is not None or any(finding.lines for finding in trial.repeats[-1].findings)
+            places = places[: MOST_IN_TEXT * explains]
+        if places:
+            whose = f" of {trial.name}" * (len(results.trials) > 1)
+            columns = place_columns(places[:MOST_ROWS], late, read, width)
+            tables[f"Where in the code{whose} each rank worked, in ms a step"] = Table(columns)
+    return tables

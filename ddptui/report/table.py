@@ -1,4 +1,4 @@
-"""The result of a run as terminal text, Markdown, CSV and JSON."""
+"""The result of a run as terminal text, Markdown, CSV and JSON; with the questions of a lesson beside their cells."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -9,19 +9,54 @@ from ddptui.analysis.repeats import why_left_out
 from ddptui.analysis.results import RepeatResult, Results
 from ddptui.config.preset import Preset
 from ddptui.config.values import describe_bottleneck
-from ddptui.report import lessons
-from ddptui.report.blocks import Block, Drawing, Heading, Notes, as_markdown, as_text
+from ddptui.report import primitive_report as primitives
+from ddptui.report.blocks import Block, Drawing, Heading, Notes, Quote, as_markdown, as_text
 from ddptui.report.columns import AT_LEAST, IN_BACKWARD, IN_SOME_STEPS, columns_of
 from ddptui.report.exports import json_text, values_of
 from ddptui.report.matrix import matrices, side_by_side
 from ddptui.report.notes import OF_LOSS, note_lines
-from ddptui.report.places import UNREAD, Source, place_tables
-from ddptui.report.primitives import report as primitives
-from ddptui.report.ranks import known, rank_tables
+from ddptui.report.ranks import UNREAD, Source, known, place_tables, rank_tables
 from ddptui.report.rows import Row, is_stand_in, rows_of
 from ddptui.text import tables
-from ddptui.text.tables import DIM, RED, Table
+from ddptui.text.tables import DIM, RED, Filled, Table, telling
 from ddptui.wire.phases import PHASES
+
+UNANSWERED = "Not answered yet."
+
+
+class Asked(NamedTuple):
+    """A question, what the run shows of it, and the answer; empty if there is none yet."""
+
+    text: str
+    evidence: Sequence[Filled]  # the trials' names and their cells; empty if the question names no columns
+    answer: str
+
+
+def asked(preset: Preset, results: Results, answers: Sequence[str]) -> list[Asked]:
+    """The preset's questions, in order. answers: one for each, as `Run.answers` returns them; if there are none, the
+    questions are not shown."""
+    if not answers:
+        return []
+    rows = rows_of(results, preset) if preset.kind != "primitives" else []
+    told = []
+    for question, answer in zip(preset.questions, answers, strict=True):
+        about = [row for row in rows if not question.trials or row.result.name in question.trials]
+        shown = ("trial", *question.columns) if question.columns else ()
+        evidence = [column for column in columns_of(about) if column.key in shown] if about else []
+        told.append(Asked(question.localized_text, evidence, answer))
+    return told
+
+
+def lesson_blocks(questions: Sequence[Asked], before: str = "", level: int = 3) -> Iterator[Block]:
+    """The questions as blocks of a report. before: each question's number; level: of the heading above them."""
+    if questions:
+        yield Heading("Questions", level)
+    for number, (text, evidence, answer) in enumerate(questions, start=1):
+        yield Heading(f"{before}{number}. {text}", level + 1)
+        if len(telling(evidence)) > 1:  # more than the names of trials
+            yield Table(evidence)
+        yield Quote(answer.strip() or UNANSWERED)
+
 
 LOSS = " loss"  # found in the table's header if the loss is shown
 STYLES = {"failed": RED, "skipped": DIM}  # the style of a trial's row, by its status
@@ -40,7 +75,7 @@ def text(
     """The question, its answer, the tables and the notes. Tables are at most `width` columns wide. usual: keys of the
     table's columns in the user's settings. source: reads lines of code. answers: to the questions of a lesson, which
     come last; empty: without them."""
-    blocks = [*_blocks(results, preset, source, width, usual), *lessons.blocks(lessons.asked(preset, results, answers))]
+    blocks = [*_blocks(results, preset, source, width, usual), *lesson_blocks(asked(preset, results, answers))]
     return as_text(results, preset, blocks, width, color=color)
 
 
@@ -48,7 +83,7 @@ def markdown(results: Results, preset: Preset, source: Source = UNREAD, answers:
     """The question, its answer, the tables and the notes as Markdown, with every column that has a value. answers: as
     for `text`."""
     return as_markdown(
-        results, preset, [*_blocks(results, preset, source), *lessons.blocks(lessons.asked(preset, results, answers))]
+        results, preset, [*_blocks(results, preset, source), *lesson_blocks(asked(preset, results, answers))]
     )
 
 
@@ -57,7 +92,7 @@ def _blocks(
 ) -> Iterator[Block]:
     """The blocks of the report. width: the terminal's; None: all columns are shown."""
     if preset.kind == "primitives":
-        yield from primitives.blocks(results, preset)
+        yield from primitives.primitive_blocks(results, preset)
         return
     rows = rows_of(results, preset)
     styles = {place: STYLES[row.result.status] for place, row in enumerate(rows) if row.result.status in STYLES}
@@ -87,7 +122,7 @@ def as_json(results: Results, preset: Preset, *_: object) -> str:
     return json_text(results)
 
 
-class Line(NamedTuple):
+class RepeatLine(NamedTuple):
     """A line of the CSV file: one repeat of a trial. number: the repeat's, from 1."""
 
     row: Row
@@ -95,12 +130,12 @@ class Line(NamedTuple):
     repeat: RepeatResult
 
 
-def _of_ranks(pick: Callable[..., Any], figure: str) -> Callable[[Line], object]:
+def _of_ranks(pick: Callable[..., Any], figure: str) -> Callable[[RepeatLine], object]:
     return lambda line: pick(known(line.repeat.ranks, figure), default=None)
 
 
 # For each column, the path of its value from a Line, or a function. Scripts read these names: add, never rename.
-CSV: dict[str, str | Callable[[Line], object]] = {
+CSV: dict[str, str | Callable[[RepeatLine], object]] = {
     "trial": "row.result.name",
     "repeat": "number",
     "status": "row.result.status",
@@ -149,13 +184,13 @@ CSV: dict[str, str | Callable[[Line], object]] = {
 def as_csv(results: Results, preset: Preset, *_: object) -> str:
     """CSV with one line for each repeat of each trial; a trial without repeats has one line with status and error."""
     if preset.kind == "primitives":
-        return primitives.as_csv(results)
+        return primitives.primitives_as_csv(results)
     return tables.as_csv([*CSV], (fields for row in rows_of(results, preset) for fields in _lines(row)))
 
 
 def _lines(row: Row) -> Iterator[dict[str, object]]:
     for number, repeat in enumerate(row.result.repeats, start=1):
-        yield values_of(Line(row, number, repeat), CSV)
+        yield values_of(RepeatLine(row, number, repeat), CSV)
     if not row.result.repeats:
         yield {"trial": row.result.name, "status": row.result.status, "error": row.result.error}
 

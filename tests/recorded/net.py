@@ -21,9 +21,9 @@ from ddptui.analysis.finding import Finding
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.live.monitor import RunMonitor
+from ddptui.report import primitive_report as primitives
 from ddptui.report import table
 from ddptui.report.notes import notes
-from ddptui.report.primitives import report as primitives
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
 from ddptui.wire.messages import PHASES

@@ -17,7 +17,7 @@ from textual.widgets import Input, Static
 
 from ddptui.analysis.primitive_results import BufferView, Cell, RankView, View
 from ddptui.analysis.results import Results
-from ddptui.report.primitives.buffers import RANK_KINDS, view_title
+from ddptui.report.primitive_tables import RANK_KINDS, view_title
 from ddptui.run.playback import Playback
 from ddptui.store.runs import Run
 from ddptui.text.tables import Filled

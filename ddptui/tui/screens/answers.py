@@ -8,7 +8,7 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import Button, Static, TextArea
 
-from ddptui.report.lessons import asked
+from ddptui.report.table import asked
 from ddptui.store.journal import RunLost
 from ddptui.store.runs import RunError
 from ddptui.text.words import count

@@ -19,8 +19,8 @@ from ddptui.config.trial import Trial
 from ddptui.live import headline
 from ddptui.live.headline import STALLED
 from ddptui.live.state import PrimitivesProgress, current_primitive
+from ddptui.report.blocks import What
 from ddptui.report.notes import answer
-from ddptui.report.primitives.plot import What
 from ddptui.report.rows import what_became
 from ddptui.text.words import in_a_row
 from ddptui.tui.keys import bound

@@ -8,14 +8,14 @@ from textual.content import Content
 from textual.widgets import Static
 
 from ddptui.analysis.primitive_results import PrimitiveKey, PrimitivesResult, by_operation, is_uneven
-from ddptui.report.primitives import tables
-from ddptui.report.primitives.plot import TITLES, What, draw
+from ddptui.report import primitive_tables
+from ddptui.report.blocks import TITLES, What, draw
 from ddptui.text.drawing import Line
 from ddptui.text.tables import telling
 from ddptui.tui.widgets.canvas import Canvas
 from ddptui.tui.widgets.tables import LabTable, RowMark
 
-UNEVEN = f"{tables.MARK} its calls differ much among each other"
+UNEVEN = f"{primitive_tables.MARK} its calls differ much among each other"
 
 
 class SizePlot(Canvas):
@@ -53,8 +53,8 @@ class PrimitiveTimes(Vertical):
         self._shown = shown
         drawn = [chosen, *(key for key in marked if key != chosen)]
         cells = by_operation(result.cells)[chosen]
-        table, sizes = self.query_one(LabTable), tables.of_cells(cells)
-        table.border_title = tables.heading(chosen, result.cadence)
+        table, sizes = self.query_one(LabTable), primitive_tables.of_cells(cells)
+        table.border_title = primitive_tables.size_heading(chosen, result.cadence)
         rows = [str(number) for number, _ in enumerate(sizes.columns[0].cells)]
         marks: dict[str, RowMark] = {str(number): "problem" for number in sizes.styles}  # wrong elements
         said = Content(UNEVEN if any(map(is_uneven, cells)) else "")

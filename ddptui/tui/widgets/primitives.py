@@ -8,7 +8,7 @@ from textual.widgets import Static
 from textual.widgets.option_list import Option
 
 from ddptui.analysis.primitive_results import PrimitiveKey, PrimitivesResult, View, by_operation
-from ddptui.report.primitives.buffers import page_lines, view_title
+from ddptui.report.primitive_tables import page_lines, view_title
 from ddptui.tui.widgets.canvas import STYLES
 from ddptui.tui.widgets.fitted import Fitted
 from ddptui.tui.widgets.lists import Chooser

@@ -11,7 +11,7 @@ from ddptui.analysis.results import PlaceTime, Results, TrialResult
 from ddptui.diagnosis.positions import named
 from ddptui.host.source import source_line
 from ddptui.live.monitor import RunMonitor
-from ddptui.report.places import Read, of_trial, place_columns, read_for
+from ddptui.report.ranks import Read, of_trial, place_columns, read_for
 from ddptui.run.playback import Playback
 from ddptui.run.session import Session
 from ddptui.text.drawing import ljust, shorten

@@ -14,9 +14,9 @@ from ddptui.analysis.results import RepeatResult
 from ddptui.findings.repeat import outcome_of_messages
 from ddptui.live.headline import rank_states, sentence
 from ddptui.live.monitor import RunMonitor
+from ddptui.report.exports import trace as exported
 from ddptui.report.notes import note_lines
 from ddptui.report.table import as_csv, text
-from ddptui.report.trace import trace as exported
 from ddptui.wire.messages import Pause, Step
 from ddptui.wire.records import Load, Message
 from tests.support.builders import done, ended, hello, journal, launched, preset_of, ready, results_for, step

@@ -9,7 +9,7 @@ from ddptui.page.charts import UNITS_X, UNITS_Y, Axis, Chart, Series, Shape, cur
 from ddptui.page.pages import page
 from ddptui.page.panes import differences, times
 from ddptui.page.picture import picture
-from ddptui.report.bars import Part, Stretch, parts, signed, stacked
+from ddptui.report.bars import BarSegment, Part, parts, signed, stacked
 from tests.support.builders import beside, failure, journal, results_for, two_trials
 from tests.unit.page.pages import Found, Told, a_run, shapes, texts
 
@@ -69,7 +69,7 @@ def ends(chart: Chart) -> list[float]:
 def test_parts_that_save_time_lie_left_of_0() -> None:
     one, other, saved = Part("work", "own work", 2.0), Part("wait", "waiting", 1.0), Part("transfer", "transfer", -0.5)
     assert stacked([one, saved, other]) == [
-        Stretch(one, 0.0, 2.0), Stretch(saved, -0.5, 0.0), Stretch(other, 2.0, 3.0)
+        BarSegment(one, 0.0, 2.0), BarSegment(saved, -0.5, 0.0), BarSegment(other, 2.0, 3.0)
     ]  # fmt: skip
 
 

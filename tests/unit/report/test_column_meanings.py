@@ -7,10 +7,9 @@ from ddptui.cli import explained
 from ddptui.config.fields import MEANINGS
 from ddptui.config.preset import Preset
 from ddptui.report.columns import COLUMNS, columns_of
-from ddptui.report.lessons import UNANSWERED
 from ddptui.report.preset_columns import differs, facts
 from ddptui.report.rows import rows_of
-from ddptui.report.table import markdown, text
+from ddptui.report.table import UNANSWERED, markdown, text
 from ddptui.store.presets import LESSONS, load
 from tests.support.builders import journal, preset_of, results_for, two_trials
 from tests.support.printed import header_of

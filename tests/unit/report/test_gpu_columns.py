@@ -15,9 +15,8 @@ from ddptui.analysis.results import RankResult, RepeatResult, Results, TrialResu
 from ddptui.config.fields import MEANINGS
 from ddptui.config.preset import Preset
 from ddptui.report.columns import columns_of
-from ddptui.report.gpus import LONGEST, machine
 from ddptui.report.notes import in_words, note_lines, notes
-from ddptui.report.ranks import GPU_HEADING, HOOKS_WAIT, MOST_RANKS, NCCL2, RANK_COLUMNS
+from ddptui.report.ranks import GPU_HEADING, HOOKS_WAIT, LONGEST, MOST_RANKS, NCCL2, RANK_COLUMNS, gpus_of_machine
 from ddptui.report.rows import rows_of
 from ddptui.report.table import as_csv, as_json, markdown, text
 from ddptui.text.tables import telling
@@ -191,9 +190,9 @@ def test_a_reading_note_names_them(environment: dict[str, Any], said: str) -> No
 
 @pytest.mark.parametrize("strange", [None, {"T4": 1}, [None]])
 def test_anything_else_names_none_nor_do_ranks_on_the_cpu(strange: object) -> None:
-    assert machine(run_with("cpu", WHOLE)[0]) == ""
+    assert gpus_of_machine(run_with("cpu", WHOLE)[0]) == ""
     results, preset = run_with("cuda:0", {"gpus": strange})
-    assert machine(results) == ""
+    assert gpus_of_machine(results) == ""
     assert not any("GPU" in note.text for note in notes(results, preset))
 
 

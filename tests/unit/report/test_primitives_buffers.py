@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ddptui.analysis.primitive_results import BufferView, RankView, View
-from ddptui.report.primitives.buffers import (
+from ddptui.report.primitive_tables import (
     description,
     legend,
     number_kind,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddptui.analysis.primitive_results import PrimitiveKey, PrimitivesResult
-from ddptui.report.primitives.plot import SEVERAL, What, draw
+from ddptui.report.blocks import SEVERAL, What, draw
 from tests.support.measured_cells import MB, SIZES, cell, cells, result
 
 A = PrimitiveKey("all_reduce", reduce_op="sum")

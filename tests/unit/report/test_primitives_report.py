@@ -11,8 +11,8 @@ import pytest
 from ddptui.analysis.primitive_results import BufferView, NcclUse, PrimitivesResult, RankView, TimeUs
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
-from ddptui.report.primitives.buffers import LEGEND, buffer_lines
-from ddptui.report.primitives.report import as_csv
+from ddptui.report.primitive_report import primitives_as_csv
+from ddptui.report.primitive_tables import LEGEND, buffer_lines
 from ddptui.report.table import markdown, text
 from ddptui.text.tables import DIM, END, RED, Filled, Table, as_markdown, as_text, fit, telling
 from ddptui.text.words import digits, duration, percent, size
@@ -264,7 +264,7 @@ def test_a_trial_that_failed_says_why_and_one_that_was_not_reached_that_it_was_n
         "c was not reached",
         "interrupted: only finished parts are shown",
     ]
-    found = list(csv.DictReader(io.StringIO(as_csv(results))))
+    found = list(csv.DictReader(io.StringIO(primitives_as_csv(results))))
     assert [(row["trial"], row["status"], row["error"]) for row in found[-2:]] == [
         ("b", "failed", "rank 1 killed\nthe log's end"),
         ("c", "skipped", ""),

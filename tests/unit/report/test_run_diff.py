@@ -16,7 +16,7 @@ from ddptui.config.preset import Preset
 from ddptui.report.columns import columns_of
 from ddptui.report.notes import answer as answer_of
 from ddptui.report.notes import note_lines
-from ddptui.report.primitives.tables import of_cells
+from ddptui.report.primitive_tables import of_cells
 from ddptui.report.rows import ROUGH, rows_of
 from ddptui.report.run_diff import NO_DIFFERENCE
 from ddptui.report.table import as_csv, as_json, markdown, text

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from ddptui.page.formats import pieces
-from ddptui.report.steps import BLOCK, CSV, as_csv
+from ddptui.report.exports import BLOCK, CSV, steps_as_csv
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run, RunError
 from ddptui.wire.records import Launched, Message, shift_times
@@ -21,7 +21,7 @@ Lines = list[dict[str, str]]
 
 
 def lines_of(messages: list[Message]) -> Lines:
-    return [*csv.DictReader(as_csv({("a", 1): lambda: messages}))]
+    return [*csv.DictReader(steps_as_csv({("a", 1): lambda: messages}))]
 
 
 def lines_of_run(run: Run) -> Lines:
@@ -134,7 +134,7 @@ def test_few_steps_are_kept_at_a_time() -> None:
             made += 1
             yield from (step(rank, number, begin_ms=10 * number, end_ms=10 * number + 9) for rank in (0, 1))
 
-    text = as_csv({("a", 1): messages})
+    text = steps_as_csv({("a", 1): messages})
     assert next(text).startswith("trial,")
     for _ in range(2 * BLOCK):
         assert next(text)

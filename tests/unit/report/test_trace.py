@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ddptui.report.trace import TRACKS_A_RANK, trace
+from ddptui.report.exports import TRACKS_A_RANK, trace
 from ddptui.wire.messages import Pause, Slept
 from ddptui.wire.records import Launched, Message
 from tests.support.traces import (

@@ -8,7 +8,7 @@ import pytest
 from ddptui.analysis.finding import Finding, Kind, Where
 from ddptui.analysis.results import PlaceTime, Results
 from ddptui.config.preset import Preset
-from ddptui.report.places import UNREAD, place_columns
+from ddptui.report.ranks import UNREAD, place_columns
 from ddptui.report.table import markdown, text
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run

@@ -21,11 +21,10 @@ from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
 from ddptui.findings.primitive_answers import cost_of_call, how_long
 from ddptui.findings.words import in_sentences
-from ddptui.report import gpus
+from ddptui.report import primitive_tables, ranks
 from ddptui.report.blocks import Block, Drawing, Heading, Notes, Plot
 from ddptui.report.exports import values_of
 from ddptui.report.notes import damage, failure, missing_repeats
-from ddptui.report.primitives import buffers, tables
 from ddptui.report.ranks import describe_nccl
 from ddptui.report.rows import what_became
 from ddptui.text.tables import as_csv as write_csv
@@ -37,7 +36,7 @@ CADENCES: dict[Cadence, str] = {
 }
 PLOTTED = ("isend_irecv", "broadcast", "all_reduce", "all_gather")  # the plot's operations if no composites compete
 UNEVEN = (
-    f"{tables.MARK} the calls vary a lot (CV above {MOST_CV:.0%}, p90 above {MOST_P90:g}"
+    f"{primitive_tables.MARK} the calls vary a lot (CV above {MOST_CV:.0%}, p90 above {MOST_P90:g}"
     f" medians, or the median above {MOST_MEDIAN:g} times the minimum): "
 )
 TOO_MUCH_WORK = "other programs use the cores, or there are more ranks than cores, so ranks have to wait for a core"
@@ -47,10 +46,10 @@ TICK = (
 )
 
 
-def blocks(results: Results, preset: Preset) -> Iterator[Block]:
+def primitive_blocks(results: Results, preset: Preset) -> Iterator[Block]:
     """The blocks of the report, trial by trial, with failures at the end."""
     trials = {trial.name: trial for trial in preset.trials}
-    yield Notes([gpus.machine(results), *(f"difference: {line}" for line in results.differences or ())])
+    yield Notes([ranks.gpus_of_machine(results), *(f"difference: {line}" for line in results.differences or ())])
     for result in results.trials:
         if result.primitives:
             yield from _of_trial(result.primitives, trials[result.name])
@@ -74,8 +73,8 @@ def _of_trial(launches: Sequence[PrimitivesResult], trial: Trial) -> Iterator[Bl
     yield Heading(f"{trial.name}: {result.ranks} ranks, {result.backend}", 3)
     yield Notes([describe_nccl(result.nccl)])
     for view in result.views:
-        yield from (Heading(buffers.heading(view)), Drawing(partial(buffers.buffer_lines, view)))
-    yield Notes([buffers.LEGEND] if result.views else [])
+        yield from (Heading(primitive_tables.heading(view)), Drawing(partial(primitive_tables.buffer_lines, view)))
+    yield Notes([primitive_tables.LEGEND] if result.views else [])
     if result.cells:
         yield from _measured(result, trial, len(launches))
     if sentences := in_sentences([*how_long(launches), *cost_of_call(launches)]):
@@ -89,7 +88,7 @@ def _measured(result: PrimitivesResult, trial: Trial, repeats: int) -> Iterator[
     yield Notes([cadence, f"times are means over ranks, then over calls{launches}; {units}"])
     measured = by_operation(result.cells)
     for key, cells in measured.items():
-        yield from (Heading(tables.heading(key, result.cadence)), tables.of_cells(cells))
+        yield from (Heading(primitive_tables.size_heading(key, result.cadence)), primitive_tables.of_cells(cells))
         yield Notes([*dict.fromkeys(f"not done: {cell.error.splitlines()[0]}" for cell in cells if cell.error)])
     remedy = TOO_MUCH_WORK if trial.sched_batch else TICK
     yield Notes([UNEVEN + remedy] if any(map(is_uneven, result.cells)) else [])
@@ -131,7 +130,7 @@ CSV = [key for key in dict.fromkeys(["trial", "repeat", *LAUNCH, *CELL, *VIEW, *
 CSV += [*OF_ALL, *OF_TWO_RUNS]
 
 
-def as_csv(results: Results) -> str:
+def primitives_as_csv(results: Results) -> str:
     """CSV with one line for each measured cell of each launch, or one for each buffer of shown primitives."""
     return write_csv(CSV, (fields for trial in results.trials for fields in _lines(trial)))
 

@@ -1,18 +1,14 @@
-"""Draws a primitive: the calls of all ranks, then each rank's buffers before → after, every number in its rank's color.
-
-No two ranks have the same numbers before the call, so a number shows which rank it came from. The kinds of spans are
-rank-0 to rank-7 (higher ranks repeat them), reduced (computed from several ranks), undefined, muted (decoration, and 0,
-which comes from no rank), strong and wrong.
-"""
+"""Draws a primitive: every rank's call and buffers before and after; and its table of times by message size."""
 
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from ddptui.analysis.primitive_results import BufferView, View
-from ddptui.config.catalog import OPERATIONS, primitive_title
-from ddptui.report.rows import grouped
+from ddptui.analysis.primitive_results import BufferView, Cell, PrimitiveKey, View, is_uneven
+from ddptui.config.catalog import OPERATIONS, Cadence, primitive_facts, primitive_title
+from ddptui.report.rows import grouped, off_by
 from ddptui.text.drawing import Line, Span, width_of, wrap
-from ddptui.text.words import NOTHING, listed, sentence
+from ddptui.text.tables import RED, Column, Table, cell_at, fill
+from ddptui.text.words import NOTHING, US_IN_S, digits, duration, listed, percent, sentence, size
 
 RANK_KINDS = tuple(f"rank-{number}" for number in range(8))
 RESULT = "tensor"  # the argument of a reduction that receives the result; other arguments are inputs
@@ -183,3 +179,64 @@ def _folded(parts: Sequence[Sequence[Span]], width: int) -> list[list[Span]]:
     longest = max(map(width_of, parts), default=1)
     a_line = max(1, (width + len(BETWEEN_PARTS)) // (longest + len(BETWEEN_PARTS)))
     return [_joined(parts[at : at + a_line]) for at in range(0, len(parts), a_line)] or [[]]
+
+
+MARK = "¹"
+
+
+def of_cells(cells: Sequence[Cell]) -> Table:
+    """The table of one operation, with one line for each size. Columns are named as in nccl-tests."""
+    columns = fill(SIZE_COLUMNS, cells)
+    return Table(columns, {row: RED for row, cell in enumerate(cells) if cell.wrong or cell.error})
+
+
+def size_heading(which: PrimitiveKey, cadence: Cadence) -> str:
+    """The heading of an operation's table, e.g. "all_reduce: every rank gets the reduced tensor (pipelined)"."""
+    name = str(which) if which.composite else f"{which}: {OPERATIONS[which.operation].moves}"
+    return name + {"back_to_back": "", "barrier": " (after barriers)", "pipelined": " (pipelined)"}[cadence]
+
+
+def _if_bytes(text: Callable[[Cell], str]) -> Callable[[Cell], str]:
+    """A cell with the text, or with a dash for a primitive that moves no data, such as barrier."""
+    return lambda row: text(row) if primitive_facts(row.operation, composite=row.composite).has_bytes else NOTHING
+
+
+def _time(figure: str) -> Callable[[Cell], str]:
+    return cell_at(f"time_us.{figure}", lambda us: duration(us * US_IN_S))
+
+
+def _in_flight(row: Cell) -> str:
+    return str(row.in_flight) if row.in_flight > 1 else NOTHING
+
+
+def _marked(row: Cell) -> str:
+    return f"{MARK} {_time('median')(row)}" if is_uneven(row) else _time("median")(row)
+
+
+def _ratio(row: Cell) -> str:
+    return off_by(row.ratio.median, row.ratio.low, row.ratio.high) if row.ratio else NOTHING
+
+
+SIZE_COLUMNS: tuple[Column[Cell], ...] = (
+    Column(
+        "size", _if_bytes(cell_at("bytes", size)), 100, about="Size of the tensor, with all parts; 1 KB is 1024 bytes."
+    ),
+    Column("calls", cell_at("calls"), 70, about="Number of timed calls, without the warm-up."),
+    Column("in flight", _in_flight, 96, about="Calls in flight at once; the time of the group is divided by it."),
+    Column("min", _time("min"), 90, about="The shortest call; the time of a call is a mean over the ranks."),
+    Column("median", _marked, 99, about=f"Half of the calls took less; {MARK}: calls vary too much for one figure."),
+    Column("p90", _time("p90"), 82, about="Nine of ten calls took less than this."),
+    Column("p99", _time("p99"), 92, about="99 of 100 calls took less than this."),
+    Column("CV", cell_at("cv", percent), 93, about="Standard deviation of the calls in percent of their mean."),
+    Column("mean", _time("mean"), 81, about="The mean over all calls, which nccl-tests reports."),
+    Column("algbw", cell_at("algbw_gb_s", digits), 91, about="The size divided by the mean time, in GB/s (1e9 bytes)."),
+    Column(
+        "busbw",
+        cell_at("busbw_gb_s", digits),
+        97,
+        about="algbw × the factor of nccl-tests: the bandwidth of a link.",
+    ),
+    Column("slowest", cell_at("slowest", "rank {}".format), 60, about="The rank whose calls took longest on average."),
+    Column("ratio", _ratio, 98, about="Of two runs: B's median over A's, with the least and most of their launches."),
+    Column("#wrong", _if_bytes(cell_at("wrong")), 98, about="Wrong elements, on all ranks; every element is checked."),
+)

@@ -1,1 +1,0 @@
-"""A run of primitives as text: tables, plots, exports."""
