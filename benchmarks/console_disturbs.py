@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.terminal import Terminal
-from ddptui.store.outcomes import results_of
+from ddptui.store.overview import results_of
 from ddptui.store.runs import all_runs
 
 CONSOLE = str(Path(sys.executable).with_name("ddptui"))

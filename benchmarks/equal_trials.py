@@ -26,7 +26,7 @@ from ddptui.config.preset import Preset
 from ddptui.config.values import make_trial
 from ddptui.host.machine import describe
 from ddptui.run import lab
-from ddptui.store.outcomes import results_of
+from ddptui.store.overview import results_of
 from ddptui.store.runs import Run, all_runs
 
 TRIALS, REPEATS, FACTOR, GOAL = (2, 8, 16), 3, 1.5, 0.05

@@ -23,7 +23,7 @@ from ddptui.engines.local.foreign import Terms
 from ddptui.host.machine import describe
 from ddptui.run.playback import Playback
 from ddptui.run.session import Session
-from ddptui.store.outcomes import results_of
+from ddptui.store.overview import results_of
 from ddptui.store.presets import load
 from ddptui.store.runs import Run
 from ddptui.text.words import S

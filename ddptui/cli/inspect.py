@@ -109,7 +109,7 @@ def show(run: str, format: str, pane: str | None, trial: str | None, runs: str |
         raise Refusal("--pane chooses what a picture shows: add `--format svg`")
     if trial is not None and pane not in PANES_OF_TRIAL:
         raise Refusal(f"--trial needs `--format svg --pane` with one of {', '.join(PANES_OF_TRIAL)}")
-    from ddptui.store.outcomes import results_of
+    from ddptui.store.overview import results_of
     from ddptui.store.runs import RunError, find_run, runs_folder
 
     settings = load_settings()

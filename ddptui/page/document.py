@@ -10,7 +10,7 @@ from ddptui.page.render import rendered
 from ddptui.report import table as lessons
 from ddptui.report.document import Chapter, as_markdown, environments, shown, sources
 from ddptui.report.notes import answer, in_short, notes, shown_first
-from ddptui.store.outcomes import results_of
+from ddptui.store.overview import results_of
 from ddptui.store.runs import Run
 from ddptui.text.tables import Table
 from ddptui.text.words import count

@@ -9,7 +9,7 @@ from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.findings.compare import compare_runs
 from ddptui.report.run_diff import differences
-from ddptui.store.outcomes import results_of
+from ddptui.store.overview import results_of
 from ddptui.store.runs import Run, RunError, TwoRuns
 from ddptui.text.words import did_you_mean
 

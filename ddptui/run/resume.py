@@ -10,7 +10,7 @@ from ddptui.config.preset import Preset
 from ddptui.engines.local.training import training_that_runs
 from ddptui.engines.preflight import prepare
 from ddptui.findings.repeat import Outcomes
-from ddptui.store.outcomes import finished, outcomes_of
+from ddptui.store.overview import outcomes_of, recomputed
 from ddptui.store.runs import Run, RunError
 
 
@@ -24,7 +24,7 @@ class Resumption(NamedTuple):
     def finished(self) -> Outcomes:
         """The outcomes of repeats that need not be launched again. Reads all journals, which may take seconds. Raises
         RunError."""
-        return finished(outcomes_of(self.run, self.preset))
+        return recomputed(outcomes_of(self.run, self.preset))
 
 
 def begin_resumption(run: Run) -> Resumption:

@@ -1,15 +1,17 @@
-"""A repeat on disk: its logs, and its journal, which holds every message as a line of JSON, in the order received."""
+"""The contents of environment.json, and which entries affect measurements."""
 
 import errno
+import fcntl
 import itertools
 import os
 import shlex
+import struct
 import time
 from codecs import getincrementaldecoder
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import IO, Annotated, Any, BinaryIO
 
 import msgspec
 
@@ -19,6 +21,76 @@ from ddptui.text.words import count, printable
 from ddptui.wire.connection import flight_record
 from ddptui.wire.limits import MOST_BYTES_A_FRAME
 from ddptui.wire.records import Ended, Message
+
+# Keys whose change may change measurements. So may the versions of packages.
+MATTERS_TO_FIGURES = (
+    "ddptui", "python", "host", "cpu", "cores", "gpus", "gpu_driver", "gpus_visible", "gpu_power_limit_w", "gpu_links",
+    "openmp", "malloc", "watched",
+)  # fmt: skip
+DEEPEST = 16  # allowed nesting of tables and lists in environment.json; a console writes at most 4 levels
+TOO_DEEP = "its tables and lists are nested too deeply"
+
+
+class Environment(msgspec.Struct):
+    """The keys of environment.json that the program relies on, with their types. Other keys are allowed."""
+
+    preset: Annotated[str, msgspec.Meta(max_length=255)] = ""
+    packages: dict[str, Any] = {}
+    resumed: list[dict[str, Any]] = []
+    cores: int | None = None
+
+
+def problem_of(environment: dict[str, Any]) -> str:
+    """Why the program cannot use this environment; empty if it can."""
+    try:
+        msgspec.convert(environment, Environment)
+    except msgspec.ValidationError as error:
+        return str(error)
+    return "" if _nests_at_most(environment, DEEPEST) else TOO_DEEP
+
+
+def what_matters(environment: dict[str, Any]) -> dict[str, Any]:
+    """The entries that may change measurements, including the versions of packages."""
+    packages: dict[str, Any] = environment.get("packages", {})
+    return {key: environment.get(key) for key in MATTERS_TO_FIGURES} | packages
+
+
+def _nests_at_most(value: Any, levels: int) -> bool:
+    children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return levels >= 0 and all(_nests_at_most(child, levels - 1) for child in children)
+
+
+LOCK = "lock"  # a file of its own: an editor may replace another file of the run, and so drop its lock
+ASKS = hasattr(fcntl, "F_OFD_GETLK")  # whether the system can tell if a file is locked, as Linux can
+FLOCK = "hhqqi4x"  # 64-bit struct flock: type, whence, start, length, process id
+WHOLE_FILE = struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+
+
+def opened(path: Path, flags: int) -> IO[bytes]:
+    """Open a lock's file, without following a link or waiting for the other end of a pipe. Raises OSError."""
+    return open(os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644), "rb", buffering=0)
+
+
+def lock(file: IO[bytes]) -> bool:
+    """Try to acquire the lock; returns whether this console may write. The kernel releases the lock when the file is
+    closed or the console dies. True also if files cannot be locked here."""
+    try:
+        if ASKS:
+            fcntl.fcntl(file, fcntl.F_OFD_SETLK, WHOLE_FILE)
+        else:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:  # other errors: files cannot be locked here, as on some network file systems
+        return not isinstance(error, BlockingIOError | PermissionError)  # POSIX allows either for a locked file
+    return True
+
+
+def is_locked(file: IO[bytes]) -> bool:
+    """Whether a console holds the lock. That may be this console, through another descriptor. Raises OSError."""
+    if ASKS:
+        kind: int = struct.unpack(FLOCK, fcntl.fcntl(file, fcntl.F_OFD_GETLK, WHOLE_FILE))[0]
+        return kind != fcntl.F_UNLCK
+    return not lock(file)  # other systems: try to lock it; closing the file releases the lock
+
 
 FLUSH_EVERY_S = 0.5  # ranks send heartbeats every second, so no message waits longer than 1.5 s
 BYTES_AT_ONCE = 2**20  # bytes read at a time to count the lines after a damaged one

@@ -1,4 +1,4 @@
-"""Summarizes earlier runs: a line for each in lists, a record for scripts, and results for estimates of run time."""
+"""Summarizes earlier runs: a line for each in lists, a record for scripts; recomputes results from journals."""
 
 import re
 from collections.abc import Iterator
@@ -12,8 +12,34 @@ import msgspec
 from ddptui.analysis.repeats import ResultsOutline, finished, repeats_done, shortfall, trials_done
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
+from ddptui.findings.compare import compare
+from ddptui.findings.repeat import Outcomes, outcome_of_messages
 from ddptui.store.runs import STAMP_FORMAT, Run, RunError, all_runs
 from ddptui.text.words import NOTHING
+
+
+def results_of(run: Run, preset: Preset) -> Results:
+    """A run's results, computed from its journals like those in results.json, with notes on damaged journals."""
+    unread: list[str] = []
+    results = compare(preset, run.name, run.environment(), outcomes_of(run, preset, unread))
+    return msgspec.structs.replace(results, unread=unread) if unread else results
+
+
+def outcomes_of(run: Run, preset: Preset, unread: list[str] | None = None) -> Outcomes:
+    """The outcome of every repeat that has one. Notes on damaged journals are added to `unread`."""
+    return {
+        (trial.name, number): outcome
+        for trial in preset.trials
+        for number in range(1, preset.repeats + 1)
+        if (outcome := outcome_of_messages(run.messages(trial.name, number, unread)))
+    }
+
+
+def recomputed(outcomes: Outcomes) -> Outcomes:
+    """The outcomes of repeats that need not be run again: those that ended well or failed, not interrupted or skipped
+    ones."""
+    return {key: outcome for key, outcome in outcomes.items() if outcome.status in ("ok", "failed")}
+
 
 UNDER_WAY = "under way"  # status of a run that a console is running
 SKIPPED = "trials skipped"  # status of a run that ended well, except that the user skipped trials
@@ -167,7 +193,7 @@ MOST_RUNS = 30  # number of newest runs whose results are read
 MOST_LINES = 10
 
 
-class RecentRuns(NamedTuple):
+class RecentResults(NamedTuple):
     """The lines and the results of recent runs, both newest first. A line has only the time (for earlier days the
     date), the preset and the status."""
 
@@ -175,12 +201,12 @@ class RecentRuns(NamedTuple):
     results: list[Results]
 
 
-def recent_runs(runs: Path, today: date) -> RecentRuns:
+def recent_runs(runs: Path, today: date) -> RecentResults:
     """The newest runs of a folder. Results that cannot be read are left out."""
     newest: list[Run] = []
     with suppress(OSError):
         newest = all_runs(runs)[:MOST_RUNS]
-    return RecentRuns([_line(run, today) for run in newest[:MOST_LINES]], list(_results(newest)))
+    return RecentResults([_line(run, today) for run in newest[:MOST_LINES]], list(_results(newest)))
 
 
 def _line(run: Run, today: date) -> Overview:

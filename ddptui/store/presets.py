@@ -16,7 +16,7 @@ from ddptui.config.values import convert, off_default
 from ddptui.host import machine
 from ddptui.host.folders import lab_root, user_config
 from ddptui.host.source import located
-from ddptui.store.toml_file import TomlFileError, read_table
+from ddptui.store.settings import TomlFileError, read_table
 from ddptui.text.sanitize import brief
 from ddptui.text.words import count, did_you_mean, in_a_row, remedy_of
 

@@ -18,11 +18,21 @@ from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
 from ddptui.host.folders import check_plain, expanded, read_plain, user_data
 from ddptui.host.source import sources_of
-from ddptui.store.environment import TOO_DEEP, problem_of, what_matters
-from ddptui.store.journal import MOST_JOURNAL, RepeatJournal, raising_run_lost, read_messages
-from ddptui.store.lock import LOCK, is_locked, lock, opened
+from ddptui.store.journal import (
+    LOCK,
+    MOST_JOURNAL,
+    TOO_DEEP,
+    RepeatJournal,
+    is_locked,
+    lock,
+    opened,
+    problem_of,
+    raising_run_lost,
+    read_messages,
+    what_matters,
+)
 from ddptui.store.presets import as_toml, load, preset_paths
-from ddptui.store.toml_file import replace_file
+from ddptui.store.settings import replace_file
 from ddptui.text.words import MB
 from ddptui.wire.records import Message
 

@@ -1,13 +1,64 @@
-"""The user's settings: reads and writes config.toml, and supplies defaults."""
+"""Reads TOML files, replaces files as a whole; the user's settings in config.toml, and their defaults."""
 
+import errno
 import os
 import re
+import shutil
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ddptui.config.settings import NO_SETTINGS, THEMES, Settings, SettingsError, parse
+from ddptui.config.values import read_toml
 from ddptui.host.folders import read_plain, user_config
-from ddptui.store.toml_file import MOST_BYTES, TomlFileError, read_table, replace_file
+
+MOST_BYTES = 2**20
+
+
+class TomlFileError(ValueError):
+    """A TOML file cannot be read. The message is one line: the file, and why."""
+
+
+def read_table(path: Path, what: str) -> dict[str, Any]:
+    """The contents of a TOML file. what: the expected kind of file for errors, e.g. "a preset". Raises
+    TomlFileError."""
+    try:
+        text = read_plain(path, MOST_BYTES).decode("utf-8-sig")  # drops a byte-order mark
+        return read_toml(text.replace("\r\n", "\n"))  # line ends of Windows
+    except OSError as error:
+        raise TomlFileError(f"{path}: {_why_not(error, what)}") from None
+    except UnicodeDecodeError as error:
+        raise TomlFileError(f"{path}: is not UTF-8 text (byte {error.start}): save it as UTF-8") from None
+    except (ValueError, RecursionError) as error:  # also raised for huge numbers and deep nesting
+        raise TomlFileError(f"{path}: is not valid TOML: {error}") from None
+
+
+def _why_not(error: OSError, what: str) -> str:
+    """Why a file cannot be read, and what to do."""
+    if error.errno == errno.EFBIG:
+        return f"is not {what}: {error.strerror}"
+    remedy = ": replace it with one, or remove it" if error.errno in (errno.EISDIR, errno.EINVAL) else ""
+    return f"cannot be read: {error.strerror}{remedy}"
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Replace a file atomically: readers see the old or the new content, even after a crash. Raises OSError."""
+    new = path.with_name(f"{path.name}.new")
+    try:
+        new.unlink(missing_ok=True)  # an existing link would redirect the writing
+        with new.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())  # otherwise a crash could leave an empty file
+        if path.exists():
+            with suppress(OSError):  # some file systems have no modes
+                shutil.copymode(path, new)
+        new.replace(path)
+    except OSError:
+        with suppress(OSError):
+            new.unlink()
+        raise
+
 
 THEME_VARIABLE = "TEXTUAL_THEME"
 DARK, LIGHT = "textual-dark", "textual-light"
@@ -67,23 +118,23 @@ def _with_theme(text: str, theme: str) -> str:
     return f'{text[:place]}theme = "{theme}"\n{text[place:]}'
 
 
-class Setting(NamedTuple):
+class SettingValue(NamedTuple):
     """The value of a setting, and where it comes from."""
 
     value: str
     source: str
 
 
-def theme(settings: Settings, wanted: str | None = None) -> Setting:
+def theme(settings: Settings, wanted: str | None = None) -> SettingValue:
     """The initial theme: `wanted` from the command line, else TEXTUAL_THEME, else from the file, else one that suits
     the terminal's background. Themes that Textual does not have are ignored."""
     variable = os.environ.get(THEME_VARIABLE)
     for name, source in ((wanted, TYPED), (variable, f"environment: {THEME_VARIABLE}"), (settings.theme, FILE)):
         if name in THEMES:
-            return Setting(name, source)
+            return SettingValue(name, source)
     if os.environ.get("COLORFGBG", "").rpartition(";")[2] in LIGHT_BACKGROUNDS:
-        return Setting(LIGHT, f"{DEFAULT}, since COLORFGBG has a light background")
-    return Setting(DARK, DEFAULT)
+        return SettingValue(LIGHT, f"{DEFAULT}, since COLORFGBG has a light background")
+    return SettingValue(DARK, DEFAULT)
 
 
 def refreshes_per_s(settings: Settings, wanted: float | None = None) -> tuple[float, str]:
@@ -97,15 +148,15 @@ def refreshes_per_s(settings: Settings, wanted: float | None = None) -> tuple[fl
     return REFRESHES_PER_S, DEFAULT
 
 
-def in_force(settings: Settings) -> dict[str, Setting]:
+def in_force(settings: Settings) -> dict[str, SettingValue]:
     """The value of every setting without command-line options, keyed by its name in config.toml."""
     rate, source = refreshes_per_s(settings)
     columns, keys = ", ".join(settings.columns), settings.keys
     return {
         "theme": theme(settings),
-        "refresh": Setting(f"{rate:g} per second", source),
-        "columns": Setting(columns or NONE, FILE if columns else DEFAULT),
-        "lang": Setting(settings.lang, FILE if settings.lang != NO_SETTINGS.lang else DEFAULT),
-        **{f"keys.{action}": Setting(", ".join(pressed), FILE) for action, pressed in keys.items()},
-        **({} if keys else {"keys": Setting(NONE, DEFAULT)}),
+        "refresh": SettingValue(f"{rate:g} per second", source),
+        "columns": SettingValue(columns or NONE, FILE if columns else DEFAULT),
+        "lang": SettingValue(settings.lang, FILE if settings.lang != NO_SETTINGS.lang else DEFAULT),
+        **{f"keys.{action}": SettingValue(", ".join(pressed), FILE) for action, pressed in keys.items()},
+        **({} if keys else {"keys": SettingValue(NONE, DEFAULT)}),
     }

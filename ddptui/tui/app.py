@@ -237,7 +237,7 @@ class Console(ConsoleApp):
 
     def open_run(self, run: Run) -> None:
         """Show the results of a run on disk."""
-        from ddptui.store.outcomes import results_of
+        from ddptui.store.overview import results_of
 
         def read() -> EndedRun:
             preset = run.preset()

@@ -14,7 +14,7 @@ from ddptui.live.state import Live
 from ddptui.report import table
 from ddptui.report.notes import note_lines
 from ddptui.run.session import Session
-from ddptui.store.outcomes import results_of
+from ddptui.store.overview import results_of
 from ddptui.wire.messages import Pause, Step
 from ddptui.wire.records import Injection, Message
 from tests.support.sessions import ends, follow, session_of, trial

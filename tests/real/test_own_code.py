@@ -7,7 +7,7 @@ import pytest
 from ddptui.analysis.correctness import problems
 from ddptui.engines.local.warm import WarmParent
 from ddptui.findings.words import in_sentences
-from ddptui.store.outcomes import results_of
+from ddptui.store.overview import results_of
 from ddptui.store.runs import Run, all_runs
 from tests.support.here import run_here
 

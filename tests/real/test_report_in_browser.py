@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from ddptui.cli import main
 from ddptui.page.pages import page as page_of
-from ddptui.store.outcomes import results_of
+from ddptui.store.overview import results_of
 from ddptui.store.runs import Run
 from ddptui.text.tables import order
 from tests.recorded.net import RUNS

@@ -19,7 +19,7 @@ from ddptui.report import table
 from ddptui.run import lab
 from ddptui.run.session import ERROR_LOG
 from ddptui.store.journal import RepeatJournal, run_lost
-from ddptui.store.outcomes import results_of
+from ddptui.store.overview import results_of
 from ddptui.wire.messages import Step
 from ddptui.wire.records import Message
 from tests.support.builders import launched

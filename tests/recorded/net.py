@@ -24,7 +24,7 @@ from ddptui.live.monitor import RunMonitor
 from ddptui.report import primitive_report as primitives
 from ddptui.report import table
 from ddptui.report.notes import notes
-from ddptui.store.outcomes import results_of
+from ddptui.store.overview import results_of
 from ddptui.store.runs import Run
 from ddptui.wire.messages import PHASES
 from ddptui.wire.records import Ended

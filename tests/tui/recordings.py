@@ -12,7 +12,7 @@ from ddptui.live.monitor import RunMonitor
 from ddptui.run.lab import Controls
 from ddptui.run.playback import Playback
 from ddptui.run.session import Session
-from ddptui.store.outcomes import results_of
+from ddptui.store.overview import results_of
 from ddptui.store.runs import Run
 from ddptui.tui.screens.base import EndedRun
 from ddptui.wire.messages import Hello, Line, Place, Sampled, Step, Stood

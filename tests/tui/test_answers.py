@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 from textual.widgets import Button, TextArea
 
 from ddptui.config.preset import LessonQuestion
-from ddptui.store.outcomes import results_of
+from ddptui.store.overview import results_of
 from ddptui.store.runs import ANSWERS, Run
 from ddptui.tui.app import Console
 from ddptui.tui.screens import answers

@@ -11,7 +11,7 @@ from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck
 from ddptui.config.values import parse_assignment
 from ddptui.engines.preflight import prepare
-from ddptui.store import own_presets
+from ddptui.store import user_presets
 from ddptui.store.presets import load, preset_paths
 from ddptui.tui import draft as drafts
 from ddptui.tui.draft import Draft
@@ -185,8 +185,8 @@ CHANGES = {
 
 def saved(preset: Preset) -> Preset:
     """Return the preset as it is loaded after it was saved, under the name that it had."""
-    own_presets.save(preset, "kept")
-    return msgspec.structs.replace(load(str(own_presets.path_of("kept"))), name=preset.name)
+    user_presets.save(preset, "kept")
+    return msgspec.structs.replace(load(str(user_presets.path_of("kept"))), name=preset.name)
 
 
 def test_what_is_shipped_is_loaded_as_it_was_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,13 +233,13 @@ PUBLISHED = (
 
 def test_published_figures_stay_with_their_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    own_presets.path_of("kept").parent.mkdir(parents=True)
-    own_presets.path_of("kept").write_text(PUBLISHED, encoding="utf-8")
+    user_presets.path_of("kept").parent.mkdir(parents=True)
+    user_presets.path_of("kept").write_text(PUBLISHED, encoding="utf-8")
     before = load("kept")
     assert drafts.without_old_figures(drafts.preset(Draft("kept", {"repeats": "5"})), before).references
     changed = drafts.preset(Draft("kept", {"lr": "0.5"}))
     assert [each.trial for each in drafts.without_old_figures(changed, before).references] == ["a"]
     # a run of that draft, in which nothing more was changed
     assert [each.trial for each in drafts.without_old_figures(prepare(changed), prepare(changed)).references] == ["a"]
-    own_presets.path_of("kept").unlink()
+    user_presets.path_of("kept").unlink()
     assert [each.trial for each in drafts.without_old_figures(changed, before).references] == ["a"]

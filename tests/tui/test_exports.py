@@ -10,7 +10,7 @@ from ddptui.page import formats
 from ddptui.page.pages import page
 from ddptui.page.picture import picture
 from ddptui.report import table
-from ddptui.store.outcomes import results_of
+from ddptui.store.overview import results_of
 from ddptui.store.runs import Run
 from ddptui.tui.screens import export as exports
 from tests.support.builders import journal, two_trials, write_run

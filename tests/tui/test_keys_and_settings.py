@@ -13,7 +13,7 @@ from textual.widget import Widget
 
 from ddptui.config.settings import KEYS, NO_SETTINGS, Settings
 from ddptui.store import settings
-from ddptui.store.outcomes import results_of
+from ddptui.store.overview import results_of
 from ddptui.tui import screens, widgets
 from ddptui.tui import start as program
 from ddptui.tui.app import Console

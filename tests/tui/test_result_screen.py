@@ -13,7 +13,7 @@ from ddptui.analysis.results import ConfidenceInterval, Culprit, PlaceTime, Rank
 from ddptui.config.preset import Preset
 from ddptui.report import table as report
 from ddptui.report.notes import shown_first
-from ddptui.store.outcomes import results_of
+from ddptui.store.overview import results_of
 from ddptui.store.runs import Run
 from ddptui.tui.app import Console
 from ddptui.tui.screens.dialogs import ColumnsDialog, HelpScreen, Question

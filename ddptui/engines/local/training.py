@@ -13,7 +13,7 @@ from ddptui.config.preset import Preset
 from ddptui.engines.base import ELSEWHERE, Launch
 from ddptui.engines.local.relay import Relay
 from ddptui.host.folders import open_plain, write_private
-from ddptui.store.lock import lock, opened
+from ddptui.store.journal import lock, opened
 from ddptui.store.runs import Run
 from ddptui.text.sanitize import as_argument, as_text
 from ddptui.wire.connection import EVENTS, WATCHED, Event

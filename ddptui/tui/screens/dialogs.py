@@ -21,7 +21,7 @@ from textual.widgets.option_list import Option
 from ddptui.config.parser import PresetError
 from ddptui.host.load import READ_EVERY_S
 from ddptui.run.quiet import Calm
-from ddptui.store import own_presets
+from ddptui.store import user_presets
 from ddptui.text.tables import Filled
 from ddptui.tui.background import in_background
 from ddptui.tui.keys import bound, clickable, name_of
@@ -206,19 +206,19 @@ async def save_as_own(
     """Save a preset as the user's own, or rename it, after asking for a name, and before another preset is replaced.
     Return the name; None if nothing was done."""
     verb = "Rename" if renames else "Save"
-    usual = own_presets.suggested_name(preset)
-    name = await app.push_screen_wait(NameDialog(f"{verb} {preset} as", usual, verb, own_presets.name_problem))
+    usual = user_presets.suggested_name(preset)
+    name = await app.push_screen_wait(NameDialog(f"{verb} {preset} as", usual, verb, user_presets.name_problem))
     if name is None or (renames and name == preset):
         return None
     replace = Question(f"There is a preset {name}. Replace it? The old one goes to the trash.", y="Replace")
-    if own_presets.path_of(name).exists() and not await app.push_screen_wait(replace):
+    if user_presets.path_of(name).exists() and not await app.push_screen_wait(replace):
         return None
     try:
         save(name)
     except PresetError as error:
         app.notify(str(error), title="Not saved", severity="error", timeout=8, markup=False)
         return None
-    app.notify(str(own_presets.path_of(name)), title=f"Saved as {name}", markup=False)
+    app.notify(str(user_presets.path_of(name)), title=f"Saved as {name}", markup=False)
     return name
 
 

@@ -23,7 +23,7 @@ from ddptui.engines.local import links
 from ddptui.engines.preflight import prepare, why_not_here
 from ddptui.host import machine
 from ddptui.host.load import LoadMeter, descendants
-from ddptui.store import overview, own_presets
+from ddptui.store import overview, user_presets
 from ddptui.store.presets import BrokenPreset, all_presets, describe_size
 from ddptui.tui import draft as drafts
 from ddptui.tui.background import in_background
@@ -72,7 +72,7 @@ class Lab(LabScreen):
         self._presets: dict[str, Preset] = {}
         self._broken: dict[str, str] = {}  # preset -> why it cannot be read
         self._unfit: dict[str, str] = {}  # preset -> why this machine cannot run it
-        self._past = overview.RecentRuns([], [])
+        self._past = overview.RecentResults([], [])
         self._times: dict[str, str] = {}  # preset -> how long it takes
         self._drafts: dict[str, drafts.Draft] = {}  # preset -> unsaved changes
         self._draft = drafts.Draft("")  # the preset under the cursor with its changes
@@ -308,7 +308,7 @@ class Lab(LabScreen):
         name, made = self._draft.name, self._made()
         if made is not None:
             kept = drafts.without_old_figures(made, self._presets[name])
-            if (saved := await save_as_own(self.app, name, partial(own_presets.save, kept))) is not None:
+            if (saved := await save_as_own(self.app, name, partial(user_presets.save, kept))) is not None:
                 for each in (name, saved):  # changes to a replaced preset are dropped as well
                     self._drafts.pop(each, None)
                 self._list_again(saved)
@@ -320,7 +320,7 @@ class Lab(LabScreen):
 
     def _is_own(self, what: str) -> bool:
         """Return whether the preset under the cursor is the user's own. If it is not, tell the user."""
-        if why := own_presets.why_not_own(self._draft.name):
+        if why := user_presets.why_not_own(self._draft.name):
             self.notify(f"{why}: it cannot be {what}.", severity="warning", markup=False)
         return not why
 
@@ -328,7 +328,7 @@ class Lab(LabScreen):
     async def action_rename(self) -> None:
         draft = self._draft
         if self._is_own("renamed"):
-            new = await save_as_own(self.app, draft.name, partial(own_presets.rename, draft.name), renames=True)
+            new = await save_as_own(self.app, draft.name, partial(user_presets.rename, draft.name), renames=True)
             if new is not None:
                 self._list_again(new)
                 self._change(msgspec.structs.replace(draft, name=new))
@@ -340,7 +340,7 @@ class Lab(LabScreen):
         if not self._is_own("deleted") or not await self.app.push_screen_wait(question):
             return
         try:
-            own_presets.discard(name)
+            user_presets.discard(name)
         except PresetError as error:
             self.console_app.complain("Not deleted", str(error))
         else:
@@ -349,7 +349,7 @@ class Lab(LabScreen):
 
     def action_undo(self) -> None:
         try:
-            name = own_presets.bring_back()
+            name = user_presets.bring_back()
         except PresetError as error:
             self.console_app.complain("Not restored", str(error))
         else:

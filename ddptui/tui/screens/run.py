@@ -21,7 +21,7 @@ from ddptui.config.trial import Site, Trial
 from ddptui.live import headline
 from ddptui.run.playback import Playback
 from ddptui.run.session import Session
-from ddptui.store import own_presets
+from ddptui.store import user_presets
 from ddptui.tui.draft import without_old_figures
 from ddptui.tui.keys import bound
 from ddptui.tui.screens.base import PanedScreen, pane_keys
@@ -287,4 +287,4 @@ class RunScreen(PanedScreen, Following):
             changed = msgspec.structs.replace(trial, bottleneck=(*others, *self._delays(trial)))
             trials = tuple(changed if each is trial else each for each in preset.trials)
             kept = without_old_figures(msgspec.structs.replace(preset, trials=trials), preset)
-            await save_as_own(self.app, preset.name, partial(own_presets.save, kept))
+            await save_as_own(self.app, preset.name, partial(user_presets.save, kept))

@@ -14,7 +14,7 @@ from ddptui.analysis.results import RankResult, RepeatResult
 from ddptui.findings.repeat import outcome_of_messages
 from ddptui.live.fold import fold
 from ddptui.live.state import Live
-from ddptui.store.outcomes import results_of
+from ddptui.store.overview import results_of
 from ddptui.wire.messages import Done, Gpu, Hello, Step
 from ddptui.wire.records import Ended, Message, shift_times
 from tests.support.builders import MS, journal, offset, preset_of, trained, write_run

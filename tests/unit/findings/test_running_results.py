@@ -6,7 +6,7 @@ import pytest
 
 from ddptui.analysis.results import Results
 from ddptui.findings.compare import RunningResults
-from ddptui.store.outcomes import results_of
+from ddptui.store.overview import results_of
 from ddptui.wire.records import Message
 from tests.support.builders import (
     ended,

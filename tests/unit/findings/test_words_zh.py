@@ -9,7 +9,7 @@ from pathlib import Path
 from ddptui.analysis.finding import Finding, Kind
 from ddptui.findings import words, words_zh
 from ddptui.findings.words import evidence, in_sentences, short
-from ddptui.store.outcomes import results_of
+from ddptui.store.overview import results_of
 from ddptui.store.runs import Run
 from ddptui.text import words as language
 from tests.recorded.net import NAMES, RUNS

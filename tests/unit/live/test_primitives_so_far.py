@@ -11,7 +11,7 @@ from ddptui.config.values import make_trial
 from ddptui.live.fold import fold
 from ddptui.live.state import Live, PrimitivesProgress, current_primitive, plan
 from ddptui.report.primitive_tables import view_title
-from ddptui.store.outcomes import outcomes_of, results_of
+from ddptui.store.overview import outcomes_of, results_of
 from ddptui.store.runs import Run
 from ddptui.text.words import size
 from ddptui.wire.messages import Hello, Ready, Shown

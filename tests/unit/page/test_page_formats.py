@@ -15,7 +15,7 @@ from ddptui.page.pages import page as page_of
 from ddptui.page.picture import MOST_TRIALS, PictureError, picture
 from ddptui.report.run_diff import NO_DIFFERENCE
 from ddptui.run.compare import compare_on_disk
-from ddptui.store.outcomes import results_of
+from ddptui.store.overview import results_of
 from ddptui.store.runs import Run
 from tests.support.builders import failure, journal, preset_of, results_for, two_trials, write_run
 from tests.support.gpu_figures import on_gpus

@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 import pytest
 
 from ddptui.page.picture import PictureError, picture
-from ddptui.store.outcomes import results_of
+from ddptui.store.overview import results_of
 from ddptui.store.runs import Run
 from tests.recorded.net import RUNS
 

@@ -16,7 +16,7 @@ from ddptui.report.primitive_tables import (
     rank_kind,
     view_title,
 )
-from ddptui.store.outcomes import results_of
+from ddptui.store.overview import results_of
 from ddptui.store.runs import Run
 from ddptui.text.drawing import Line
 

@@ -9,7 +9,7 @@ import pytest
 
 from ddptui.page.formats import pieces
 from ddptui.report.exports import BLOCK, CSV, steps_as_csv
-from ddptui.store.outcomes import results_of
+from ddptui.store.overview import results_of
 from ddptui.store.runs import Run, RunError
 from ddptui.wire.records import Launched, Message, shift_times
 from tests.recorded.net import RUNS

@@ -10,7 +10,7 @@ from ddptui.analysis.results import PlaceTime, Results
 from ddptui.config.preset import Preset
 from ddptui.report.ranks import UNREAD, place_columns
 from ddptui.report.table import markdown, text
-from ddptui.store.outcomes import results_of
+from ddptui.store.overview import results_of
 from ddptui.store.runs import Run
 from tests.recorded.net import RUNS
 from tests.unit.report.edited import edited

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddptui.run.playback import SPEEDS, Playback
-from ddptui.store.outcomes import results_of
+from ddptui.store.overview import results_of
 from ddptui.store.runs import Run
 from ddptui.wire.messages import Step
 from ddptui.wire.records import Launched, Message

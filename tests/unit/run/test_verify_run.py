@@ -9,7 +9,7 @@ from ddptui.analysis.results import Results
 from ddptui.host.rank_side import Child, NoAnswer
 from ddptui.run import verify
 from ddptui.run.curves import curves_of, repeats_shown
-from ddptui.store.outcomes import results_of
+from ddptui.store.overview import results_of
 from ddptui.store.runs import Run, RunError
 from tests.support.builders import (
     beside,

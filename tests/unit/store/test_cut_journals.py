@@ -12,7 +12,7 @@ from ddptui.config.preset import Preset
 from ddptui.live.monitor import RunMonitor
 from ddptui.run.playback import Playback
 from ddptui.store.journal import LONGEST_MESSAGE
-from ddptui.store.outcomes import results_of
+from ddptui.store.overview import results_of
 from ddptui.store.runs import Run, RunError
 from ddptui.text.words import count
 from ddptui.wire.records import Launched, Message, Offset

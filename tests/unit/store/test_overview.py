@@ -10,8 +10,7 @@ import pytest
 
 from ddptui.run.listing import every_run
 from ddptui.store import overview as overviews
-from ddptui.store.outcomes import results_of
-from ddptui.store.overview import TrialRecord, overview, recent_runs, record
+from ddptui.store.overview import TrialRecord, overview, recent_runs, record, results_of
 from ddptui.store.runs import JOURNAL, Run, RunError
 from tests.support.builders import ended, failure, journal, two_trials, write_run
 
@@ -170,7 +169,7 @@ def test_a_folder_of_another_name_has_no_day_and_no_folder_no_past(tmp_path: Pat
     for name in ("copied", "99999999-999999-x"):
         folder = a_run(tmp_path).folder.rename(tmp_path / name)
         assert overview(Run(folder)).when == "–"
-    assert overviews.recent_runs(tmp_path / "none", date(2026, 1, 2)) == overviews.RecentRuns([], [])
+    assert overviews.recent_runs(tmp_path / "none", date(2026, 1, 2)) == overviews.RecentResults([], [])
 
 
 def test_a_filter_wants_all_its_words(tmp_path: Path) -> None:

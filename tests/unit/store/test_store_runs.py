@@ -16,10 +16,8 @@ from ddptui.live.state import Live
 from ddptui.report import table
 from ddptui.store import journal as journals
 from ddptui.store import runs as record
-from ddptui.store.environment import what_matters
-from ddptui.store.journal import LOG_TAIL
-from ddptui.store.lock import LOCK
-from ddptui.store.outcomes import results_of
+from ddptui.store.journal import LOCK, LOG_TAIL, what_matters
+from ddptui.store.overview import results_of
 from ddptui.store.runs import ANSWERS, Run, RunError, all_runs, find_run, runs_folder
 from ddptui.wire.records import Ended, Message
 from tests.support.builders import heartbeat, hello, journal, launched, results_for, step, two_trials, write_run
