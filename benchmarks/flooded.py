@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from ddptui.config.preset import Preset
 from ddptui.config.values import make_trial
-from ddptui.engines.hub import Hub
 from ddptui.engines.local.warm import WarmParent
+from ddptui.engines.rank_server import RankServer
 from ddptui.findings.repeat import Outcomes
 from ddptui.run import session
 from ddptui.run.lab import Controls
@@ -38,7 +38,7 @@ class Flood(NamedTuple):
     seconds: float
 
 
-def speaker(number: int, hub: Hub, of: Flood) -> "subprocess.Popen[bytes]":
+def speaker(number: int, hub: RankServer, of: Flood) -> "subprocess.Popen[bytes]":
     what = (number, hub.endpoint, hub.token, of.rate // of.ranks, of.seconds, of.ranks)
     return subprocess.Popen([sys.executable, "-c", f"from benchmarks.hub_load import rank; rank(*{what!r})"])
 
@@ -47,7 +47,7 @@ def flood(
     of: Flood, preset: Preset, run: Run, controls: Controls, *, finished: Outcomes, warm: WarmParent
 ) -> Iterator[Message]:
     """What lab.run_preset does, with ranks that only talk. `finished` is empty: no run is resumed here."""
-    with Hub(of.ranks) as hub, run.begin("flood", 1) as repeat:
+    with RankServer(of.ranks) as hub, run.begin("flood", 1) as repeat:
         ranks = [speaker(number, hub, of) for number in range(of.ranks)]
         first: list[Message] = [Launched(trial="flood", repeat=1, at_ns=time.monotonic_ns(), command=())]
         while any(process.poll() is None for process in ranks) and controls.end() is None:

@@ -16,7 +16,7 @@ import msgspec
 import psutil
 import zmq
 
-from ddptui.engines.hub import Hub
+from ddptui.engines.rank_server import RankServer
 from ddptui.live.fold import fold
 from ddptui.live.state import Live
 from ddptui.store.journal import RepeatJournal
@@ -59,7 +59,7 @@ def rank(number: int, endpoint: str, token: str, steps_per_s: int, seconds: floa
 def console(steps_per_s: int, seconds: float) -> tuple[float, int]:
     """The share of a core that the console takes, in per cent, and the messages that it has heard."""
     process, live, heard = psutil.Process(), Live(), 0
-    with Hub(RANKS) as hub, tempfile.TemporaryDirectory() as folder:
+    with RankServer(RANKS) as hub, tempfile.TemporaryDirectory() as folder:
         spawn = multiprocessing.get_context("spawn")
         ranks = [
             spawn.Process(target=rank, args=(number, hub.endpoint, hub.token, steps_per_s, seconds))

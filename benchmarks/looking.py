@@ -35,7 +35,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_
 from benchmarks.ranks import join
 from ddptui.config.trial import Trial
 from ddptui.config.values import make_trial
-from ddptui.engines.hub import Hub
+from ddptui.engines.rank_server import RankServer
 from ddptui.live.fold import fold
 from ddptui.live.state import Live
 from ddptui.run.lab import ALIVE_EVERY_S
@@ -183,7 +183,7 @@ def spread(us: list[float]) -> str:
     return f"{middle:.0f} µs (middle half {low:.0f} to {high:.0f})"
 
 
-def console(hub: Hub, over: threading.Event) -> None:
+def console(hub: RankServer, over: threading.Event) -> None:
     """Hear, fold and keep, as the console does."""
     live = Live()
     with tempfile.TemporaryDirectory() as folder, (Path(folder) / "messages.jsonl").open("wb") as journal:
@@ -205,7 +205,7 @@ def console(hub: Hub, over: threading.Event) -> None:
 
 def measure(ranks: int, rounds: int) -> None:
     store = host_store()
-    with Hub(ranks) as hub:
+    with RankServer(ranks) as hub:
         os.environ |= {HUB: hub.endpoint, TOKEN: hub.token}
         over = threading.Event()
         hearing = threading.Thread(target=console, args=(hub, over))

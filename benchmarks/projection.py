@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import fmean, median
 
 from ddptui.config.preset import Preset
-from ddptui.engines.preflight import prepare
+from ddptui.engines.checks import prepare
 from ddptui.host.machine import available_cores, describe
 from ddptui.projection import Point
 from ddptui.projection.command import ProjectOptions, projection

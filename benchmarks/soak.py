@@ -23,7 +23,7 @@ import zmq
 from ddptui.analysis import thinning
 from ddptui.config.preset import Preset
 from ddptui.config.values import make_trial
-from ddptui.engines.hub import Hub
+from ddptui.engines.rank_server import RankServer
 from ddptui.findings.compare import RunningResults
 from ddptui.live.monitor import RunMonitor
 from ddptui.store.journal import RepeatJournal
@@ -159,7 +159,7 @@ def preset(ranks: int) -> Preset:
     return Preset(name="soak", title="", group="", about="", baseline="soak", repeats=1, trials=(trial,))
 
 
-def console(hub: Hub, repeat: RepeatJournal, talkers: list[Any], heard: Heard) -> None:
+def console(hub: RankServer, repeat: RepeatJournal, talkers: list[Any], heard: Heard) -> None:
     """What lab, headless and session do with a message, until all who speak have ended."""
     monitor, running_results, looked = RunMonitor(), RunningResults(preset(hub.world_size), "soak", {}), 0.0
     process = psutil.Process()
@@ -184,7 +184,7 @@ def console(hub: Hub, repeat: RepeatJournal, talkers: list[Any], heard: Heard) -
     heard.rss.append(process.memory_info().rss / MB)
 
 
-def received(hub: Hub, talkers: list[Any]) -> Iterator[list[RankMessage]]:
+def received(hub: RankServer, talkers: list[Any]) -> Iterator[list[RankMessage]]:
     """Until all who speak have ended, and nothing more has come for a while."""
     while any(talker.is_alive() for talker in talkers):
         yield hub.receive(100)
@@ -199,7 +199,7 @@ def main() -> None:
     ranks = int(sys.argv[2]) if len(sys.argv) > 2 else 64
     rate = int(sys.argv[3]) if len(sys.argv) > 3 else 20_000
     words, noise, heard = SPAWN.SimpleQueue(), SPAWN.SimpleQueue(), Heard()
-    with Hub(ranks) as hub, tempfile.TemporaryDirectory() as folder:
+    with RankServer(ranks) as hub, tempfile.TemporaryDirectory() as folder:
         where = (hub.endpoint, hub.token)
         shares = [list(range(first, ranks, PROCESSES)) for first in range(min(PROCESSES, ranks))]
         talkers = [

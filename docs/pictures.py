@@ -19,7 +19,7 @@ import msgspec
 
 from ddptui.config.command_presets import preset_of
 from ddptui.config.preset import Preset
-from ddptui.engines.local.foreign import Terms
+from ddptui.engines.local.command import WatchMode
 from ddptui.host.machine import describe
 from ddptui.run.playback import Playback
 from ddptui.run.session import Session
@@ -73,7 +73,7 @@ def watch_it(folder: Path, threads: ThreadPoolExecutor) -> Run:
 def ran(preset: Preset, runs: Path, threads: ThreadPoolExecutor) -> Run:
     """Run a preset to its end."""
     run = Run.create(runs, preset, describe())
-    wait([Session(preset, run, threads, terms=Terms()).work])
+    wait([Session(preset, run, threads, terms=WatchMode()).work])
     return run
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ddptui.engines.preflight_gpus import GpuInfo, problem
+from ddptui.engines.gpu_checks import GpuInfo, problem
 from ddptui.host import gpus
 from ddptui.host.gpus import Build, Driver, HostGpu
 from ddptui.store.presets import as_toml, load

@@ -44,7 +44,10 @@ def output_of(code: str) -> list[str]:
         *((f"ddptui.{module}", ("numpy",)) for module in ("cli.run", "run.headless", "run.selftest", "report.table")),
         *((f"ddptui.tui.{module}", ("numpy",)) for module in ("app", "screens.run")),
         ("ddptui.cli.inspect, ddptui.run.output, ddptui.tui.screens.export", ("jinja2", "markdown_it", "ddptui.page")),
-        *((f"ddptui.run.{module}", ("zmq", "psutil", "ddptui.engines.hub")) for module in ("listing", "output")),
+        *(
+            (f"ddptui.run.{module}", ("zmq", "psutil", "ddptui.engines.rank_server"))
+            for module in ("listing", "output")
+        ),
     ],
 )
 def test_what_is_not_needed_yet_is_not_imported(modules: str, later: tuple[str, ...]) -> None:

@@ -77,7 +77,7 @@ def load_preset(
 
     from ddptui.config.parser import BOTTLENECK, PresetError, read_changes, skipped_overrides
     from ddptui.config.trial import TrialError
-    from ddptui.engines.preflight import prepare
+    from ddptui.engines.checks import prepare
     from ddptui.store.presets import load
     from ddptui.text.words import printable
 

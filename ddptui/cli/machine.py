@@ -56,9 +56,8 @@ def join(ticket: str, node: int | None, kind: str | None) -> None:
     TICKET is the line that a console printed for --engine join. Other users of this host can read command lines: better
     give the file that holds the ticket, or set DDPTUI_TICKET.
     """
+    from ddptui.engines.join.agent import JoinError, node_here
     from ddptui.engines.join.agent import join as join_run
-    from ddptui.engines.join.agent import node_here
-    from ddptui.engines.join.node_launch import JoinError
     from ddptui.engines.join.ticket import TicketError, read_ticket
     from ddptui.host.network import NetworkError
     from ddptui.host.rank_place import PlaceError

@@ -14,7 +14,7 @@ from ddptui.cli.options import RUNS_OPTION, SET_OPTION, adding
 
 if TYPE_CHECKING:
     from ddptui.config.preset import Preset
-    from ddptui.engines.local.foreign import Terms
+    from ddptui.engines.local.command import WatchMode
 
 LISTENING = ("ddptui", "watch", "--join", "TICKET", "--", "COMMAND")  # the command to type on each host
 OF_COMMAND = {"ignore_unknown_options": True, "allow_interspersed_args": False}
@@ -72,7 +72,7 @@ def watch(
 
     COMMAND starts the training: ddptui watch -- torchrun --nproc_per_node=2 train.py
     """
-    from ddptui.engines.local.foreign import Terms
+    from ddptui.engines.local.command import WatchMode
 
     if ticket is not None:
         _join(context, command, ticket)
@@ -83,7 +83,9 @@ def watch(
         preset = _listening(preset, interface, port)
     how = {key: shared[key] for key in OF_TERMS}
     starts_here = _is_headless(shared) and not listen
-    sys.exit(_open(preset, Terms(in_terminal=starts_here, outlives=not kill_on_exit, elsewhere=listen, **how), shared))
+    sys.exit(
+        _open(preset, WatchMode(in_terminal=starts_here, outlives=not kill_on_exit, elsewhere=listen, **how), shared)
+    )
 
 
 @click.command()
@@ -96,14 +98,14 @@ def attach(name: str, **shared: Any) -> None:
     recorded as a new run.
     """
     from ddptui.config.command_presets import preset_of
-    from ddptui.engines.local.foreign import Terms
+    from ddptui.engines.local.command import WatchMode
     from ddptui.engines.local.training import NotRunning, hold, training_of
     from ddptui.store.runs import RunError, find_run, runs_folder
     from ddptui.text.sanitize import as_argument
 
     with refusing(NotRunning, RunError):
         run = find_run(runs_folder(shared["runs"]), name)
-        terms = Terms(outlives=True, running=hold(training_of(run)), **{key: shared[key] for key in OF_TERMS})
+        terms = WatchMode(outlives=True, running=hold(training_of(run)), **{key: shared[key] for key in OF_TERMS})
     before = run.preset().trials[0]
     command = tuple(map(as_argument, before.command))
     preset = preset_of(command, name=before.name, overrides={}, **{key: shared[key] for key in OF_PRESET})
@@ -114,7 +116,7 @@ def _is_headless(shared: dict[str, Any]) -> bool:
     return shared["no_ui"] or shared["as_json"] or not sys.stdout.isatty()
 
 
-def _open(preset: "Preset", terms: "Terms", shared: dict[str, Any]) -> int:
+def _open(preset: "Preset", terms: "WatchMode", shared: dict[str, Any]) -> int:
     """Watch the training in the console or headless. Returns the exit code."""
     from ddptui.store.runs import runs_folder
 
@@ -150,7 +152,7 @@ def _preset(
 
 
 def _check_command(command: tuple[str, ...]) -> None:
-    from ddptui.engines.local.foreign import NOT_FOUND
+    from ddptui.engines.local.command import NOT_FOUND
 
     if not command:
         raise Refusal("name the command, e.g. `ddptui watch -- torchrun --nproc_per_node=2 train.py`")

@@ -12,7 +12,7 @@ import zmq
 from ddptui.config.trial import Trial
 from ddptui.doctor.finding import Finding
 from ddptui.engines.checks import DATA_VARIABLE, FILES, data_folder
-from ddptui.engines.hub import Hub
+from ddptui.engines.rank_server import RankServer
 from ddptui.host import gpus
 from ddptui.host.rank_side import Child, NoAnswer
 from ddptui.store.runs import RUNS_VARIABLE, runs_folder
@@ -67,7 +67,7 @@ def sockets() -> Iterator[Finding]:
     """Checks ZeroMQ as a run uses it: with a socket in a temporary folder, and a process that sends a message to it."""
     remedy = "name a writable folder on a local disk: `export TMPDIR=FOLDER`"
     try:
-        with Hub(1) as hub:
+        with RankServer(1) as hub:
             folder = hub.folder.parent
             received = _hello(hub)
     except (OSError, zmq.ZMQError) as error:
@@ -82,7 +82,7 @@ def sockets() -> Iterator[Finding]:
             yield Finding("sockets", f"no message arrives over ZeroMQ in {folder}", remedy, fatal=True)
 
 
-def _hello(hub: Hub) -> bool:
+def _hello(hub: RankServer) -> bool:
     with Child("workers.doctor.host", **{HUB: hub.endpoint, TOKEN: hub.token}) as child:
         child.ask("hello")
         return bool(hub.receive(HELLO_MS))

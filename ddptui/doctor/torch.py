@@ -8,10 +8,10 @@ from typing import Any
 import zmq
 
 from ddptui.doctor.finding import Finding
-from ddptui.engines import command
+from ddptui.engines import base
 from ddptui.engines.checks import torch_problem
-from ddptui.engines.hub import Hub
-from ddptui.engines.preflight_gpus import GpuInfo, lacking, look_at_gpus
+from ddptui.engines.gpu_checks import GpuInfo, lacking, look_at_gpus
+from ddptui.engines.rank_server import RankServer
 from ddptui.host.gpus import VISIBLE, surely_none
 from ddptui.host.machine import installed
 from ddptui.host.rank_side import Child, NoAnswer
@@ -31,7 +31,7 @@ def torch() -> Iterator[Finding]:
         yield Finding("torch", *problem, fatal=True)
         return
     try:
-        hub = Hub(1)  # only for its temporary folder, in which torch's launchers leave files
+        hub = RankServer(1)  # only for its temporary folder, in which torch's launchers leave files
     except (OSError, zmq.ZMQError):
         yield Finding("torch", "not tried: it needs a folder for sockets (see sockets)", tried=False)
         return
@@ -47,7 +47,7 @@ def torch_findings(child: Child) -> Iterator[Finding]:
         yield Finding("torch", f"{installed('torch')}, cannot be imported: {why}", f"`{AGAIN}`", fatal=True)
         return
     yield Finding("torch", f"{facts['torch']}, torchvision {facts['torchvision']}")
-    yield Finding("launch", command.torch_launcher())
+    yield Finding("launch", base.torch_launcher())
     how = "through the process group's hooks" if facts["group_hooks"] else "by wrapping torch's functions"
     yield Finding("collectives", f"observed {how}")
     try:

@@ -1,11 +1,22 @@
-"""The interfaces of engines, which start launches, and of launches, whose processes may run on any host."""
+"""The interfaces of engines and launches; the command line and environment that start the ranks of a trial."""
 
+import os
+import sys
+from collections.abc import Iterable
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Protocol
 
 import psutil
 
-from ddptui.config.trial import StartKind, Trial
-from ddptui.engines.hub import Hub
+from ddptui.config.catalog import LAUNCH_MODES
+from ddptui.config.preset import NodeRanks, links_of
+from ddptui.config.trial import StartKind, Trial, threads_per_rank
+from ddptui.config.values import to_arguments
+from ddptui.engines.local import links
+from ddptui.engines.rank_server import RankServer
+from ddptui.host.folders import python_path
+from ddptui.host.machine import steadying
 from ddptui.store.journal import RepeatJournal
 from ddptui.wire.connection import Event
 from ddptui.wire.messages import Hello
@@ -81,17 +92,61 @@ class Engine(Protocol):
     def environment(self, trial: Trial) -> dict[str, str]:
         """The environment variables that the command needs to run without a console."""
 
-    def open_hub(self, world_size: int) -> Hub:
+    def open_hub(self, world_size: int) -> RankServer:
         """The hub to which the ranks of the next launch connect. Raises OSError."""
 
     def is_ready(self, trial: Trial, timeout_s: float) -> bool:
         """Whether `start` would not have to wait. Waits until it does not, at most timeout_s."""
         return True
 
-    def start(self, trial: Trial, command: list[str], repeat: RepeatJournal, hub: Hub) -> Launch:
+    def start(self, trial: Trial, command: list[str], repeat: RepeatJournal, hub: RankServer) -> Launch:
         """Starts a launch. Raises OSError, and LaunchRefused."""
 
     def close(self) -> str | None:
         """Releases the engine's resources after the last launch. If a job may still be running, returns a sentence that
         says why, and how to cancel it; else None."""
         return None
+
+
+def rank_command(trial: Trial, python: str = sys.executable, part: NodeRanks | None = None) -> list[str]:
+    """The exact command line that starts a trial, or one node's part of it. `rank_environment` returns its variables."""
+    part = part or links.part(trial)
+    rendered = [python, *_launcher(trial, part), "-m", f"workers.{trial.launch}", *rank_arguments(trial)]
+    return links.wrapped(rendered, links_of(trial))
+
+
+def rank_arguments(trial: Trial) -> list[str]:
+    """The trial as `key=value` arguments, without fields that have their defaults or that the command implies."""
+    left_out = {"launch", "start"} | ({"world_size"} if LAUNCH_MODES[trial.launch].passes_ranks else set())
+    return [argument for argument in to_arguments(trial) if argument.partition("=")[0] not in left_out]
+
+
+def _launcher(trial: Trial, part: NodeRanks | None) -> Iterable[str]:
+    """torch's launcher and its options; empty if the entry point starts the ranks itself."""
+    if not LAUNCH_MODES[trial.launch].by_torch:
+        return []
+    launcher = ["-m", torch_launcher()]
+    if part is None:  # --standalone: one host, any free port
+        return [*launcher, "--standalone", f"--nproc_per_node={trial.world_size}"]
+    return [  # unlike the other entry points, torch's launcher ignores the variables of Part.environment
+        *launcher,
+        f"--nnodes={part.nodes}",
+        f"--node_rank={part.node}",
+        f"--nproc_per_node={len(part.ranks)}",
+        f"--master_addr={part.address}",
+        f"--master_port={part.port}",
+    ]
+
+
+def torch_launcher() -> str:
+    """The module of torch's launcher: torch.distributed.launch, or torch.distributed.run if this torch no longer has
+    the former. Imports neither."""
+    torch = find_spec("torch")
+    gone = torch is not None and torch.origin and not (Path(torch.origin).parent / "distributed/launch.py").exists()
+    return "torch.distributed.run" if gone else "torch.distributed.launch"
+
+
+def rank_environment(trial: Trial, cores: int, ranks_here: int | None = None) -> dict[str, str]:
+    """The environment variables by which a rank finds ddptui's modules and uses its share of the cores."""
+    threads = threads_per_rank(trial, cores, ranks_here)
+    return {"PYTHONPATH": python_path(), "OMP_NUM_THREADS": str(threads), **steadying(os.environ)}

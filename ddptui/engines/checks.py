@@ -1,5 +1,5 @@
-"""Checks of what a run may require of this machine, except GPUs. Preflight makes those that its trials need, `ddptui
-doctor` all of them."""
+"""Checks before a run starts: this machine has what its trials need, torch and data are installed. Preflight and
+the doctor make them."""
 
 import os
 import re
@@ -13,16 +13,18 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import psutil
 
 from ddptui.config.catalog import ONE_PROCESS
 from ddptui.config.parser import PresetError
-from ddptui.config.preset import links_of, start_of
-from ddptui.config.trial import Trial, is_own, own_codes
+from ddptui.config.preset import Preset, fit_to_engine, links_of, start_of
+from ddptui.config.trial import Trial, TrialError, is_own, own_codes
+from ddptui.engines.gpu_checks import ABOUT_GPUS, OUR_MODELS, check_gpus
 from ddptui.engines.local import links
-from ddptui.engines.preflight_gpus import OUR_MODELS
 from ddptui.host.folders import expanded, user_data
 from ddptui.host.machine import allow_open_files, installed, too_old_torch
+from ddptui.host.network import NetworkError, choose_interface
 from ddptui.host.source import problem_of
 from ddptui.text.words import MB, NEWER_TORCH, did_you_mean
 
@@ -39,7 +41,7 @@ FILES = {  # files of each dataset within the data folder, in torchvision's layo
 FEWEST_FILES = 4096  # smallest limit to suggest, if the limit has to be raised anyway
 
 
-class Check(NamedTuple):
+class Requirement(NamedTuple):
     """A requirement that trials may have, and how to check it."""
 
     field: str  # the field of the trial that causes the requirement, as a prefix: "compile: "; may be empty
@@ -174,12 +176,94 @@ def data_folder(trial: Trial) -> Path:
 
 
 CHECKS = {
-    "memory": Check("world_size: ", lambda _: True, too_little_memory),
-    "open files": Check("world_size: ", lambda _: True, too_few_files, ", or lower world_size"),
-    "model": Check("model: ", lambda _: True, no_model),
-    "own code": Check("", own_codes, no_own_code),
-    "links' tools": Check("bottleneck: ", links_of, lambda _: links.problem(try_it=False)),
-    "slow links": Check("bottleneck: ", links_of, lambda _: links.problem()),
-    "compiler": Check("compile: ", lambda trial: trial.compile, no_compiler, ", or `--set compile=false`"),
-    "data": Check("", lambda trial: trial.dataset in FILES and not trial.download, no_data),
+    "memory": Requirement("world_size: ", lambda _: True, too_little_memory),
+    "open files": Requirement("world_size: ", lambda _: True, too_few_files, ", or lower world_size"),
+    "model": Requirement("model: ", lambda _: True, no_model),
+    "own code": Requirement("", own_codes, no_own_code),
+    "links' tools": Requirement("bottleneck: ", links_of, lambda _: links.problem(try_it=False)),
+    "slow links": Requirement("bottleneck: ", links_of, lambda _: links.problem()),
+    "compiler": Requirement("compile: ", lambda trial: trial.compile, no_compiler, ", or `--set compile=false`"),
+    "data": Requirement("", lambda trial: trial.dataset in FILES and not trial.download, no_data),
 }
+
+
+# Checks for engines whose ranks run elsewhere. Slurm's nodes see the same folders; models are known to the console.
+ELSEWHERE = {"slurm": ("model", "own code", "data"), "join": ("model", "own code")}
+ONLY_TO_START = "slow links"  # this check creates a link, so it is made only before a start
+
+
+def prepare(preset: Preset, *, to_be_started: bool = True) -> Preset:
+    """Check a preset. Returns it with the absolute data folder of each trial. to_be_started: False: the preset is only
+    shown, so engine and devices need not be available. Raises PresetError if it cannot run here."""
+    if problem := torch_problem():
+        raise PresetError(": ".join(problem))
+    check_temporary_folder()
+    try:
+        preset = fit_to_engine(preset)
+    except TrialError as error:
+        raise PresetError(f"{preset.name}: {error}") from None
+    if to_be_started:
+        _check_engine(preset)
+        _check_devices(preset)
+    names = ELSEWHERE.get(preset.engine.name, [*CHECKS])
+    for trial in preset.trials:
+        check_trial(preset.name, trial, [name for name in names if to_be_started or name != ONLY_TO_START])
+    trials = map(_with_data, preset.trials) if "data" in names else preset.trials
+    return msgspec.structs.replace(preset, trials=tuple(trials))
+
+
+def why_not_here(preset: Preset) -> str:
+    """Why a preset can never run on this machine; empty if it can, once the user's own code is there. Starts
+    nothing."""
+    trials = tuple(trial for trial in preset.trials if not own_codes(trial))
+    try:
+        if trials:
+            _check_devices(prepare(msgspec.structs.replace(preset, trials=trials), to_be_started=False))
+    except PresetError as error:
+        return str(error)
+    return ""
+
+
+def prepare_trial(trial: Trial, local_ranks: int) -> Trial:
+    """Check a trial from a console on another host, of which this node runs local_ranks ranks. Returns the trial with
+    this host's data folder. Raises PresetError."""
+    if trial.data_dir is not None and not os.path.isdir(trial.data_dir):  # a folder of the console's host
+        trial = msgspec.structs.replace(trial, data_dir=None)
+    local_part = msgspec.structs.replace(trial, world_size=local_ranks)
+    check_gpus("here", [local_part], or_cpu=False)  # only the console knows the other trials and ranks
+    check_trial("here", local_part, CHECKS)
+    return _with_data(trial)
+
+
+def _with_data(trial: Trial) -> Trial:
+    """The trial with the absolute folder of its dataset, if that consists of files."""
+    return msgspec.structs.replace(trial, data_dir=str(data_folder(trial))) if trial.dataset in FILES else trial
+
+
+def _check_devices(preset: Preset) -> None:
+    """Raises PresetError if this host lacks the GPUs that ranks here need."""
+    if preset.engine.name == "local":
+        check_gpus(preset.name, preset.trials, or_cpu=preset.group != ABOUT_GPUS)
+
+
+def _check_engine(preset: Preset) -> None:
+    """Raises PresetError if the run's engine cannot start launches from this host."""
+    engine = preset.engine
+    if engine.name == "local":
+        return
+    try:
+        choose_interface(engine.interface)  # the interface by which the ranks reach the console
+    except NetworkError as error:
+        raise PresetError(f"--engine {engine.name}: {error}") from None
+    if engine.name == "slurm":
+        from ddptui.engines.slurm.job import refusal  # imported late: most runs are local
+
+        if why := refusal(engine):
+            raise PresetError(f"--engine slurm: {why}")
+        return
+    in_a_file = [trial.name for trial in preset.trials if trial.init_method == "file"]
+    if engine.shared is None and in_a_file:
+        where = f"{preset.name}, trial {in_a_file[0]}: init_method"
+        raise PresetError(f"{where}: 'file' needs a folder that all nodes see: name it with --shared DIR")
+    if engine.shared is not None and not os.path.isdir(engine.shared):
+        raise PresetError(f"--shared {engine.shared}: no such folder here: name one that all nodes see")

@@ -2,14 +2,14 @@
 
 from ddptui.config.preset import Preset
 from ddptui.engines.base import Engine, LaunchRefused
+from ddptui.engines.local.command import WatchMode
 from ddptui.engines.local.engine import LocalEngine
-from ddptui.engines.local.foreign import Terms
 from ddptui.engines.local.warm import WarmParent
 from ddptui.host.network import NetworkError
 from ddptui.store.runs import Run
 
 
-def engine_for(preset: Preset, run: Run, warm: WarmParent, terms: Terms | None = None) -> Engine:
+def engine_for(preset: Preset, run: Run, warm: WarmParent, terms: WatchMode | None = None) -> Engine:
     """The engine that the preset names. terms: how commands are watched. Raises OSError, and LaunchRefused."""
     options = preset.engine
     try:
@@ -17,7 +17,7 @@ def engine_for(preset: Preset, run: Run, warm: WarmParent, terms: Terms | None =
             case "local":
                 return LocalEngine(run.folder, warm, terms)
             case "join" if terms is not None and terms.elsewhere:
-                from ddptui.engines.join.listen import ListeningEngine
+                from ddptui.engines.local.command import ListeningEngine
 
                 return ListeningEngine(options, run, terms)
             case "join":

@@ -5,9 +5,9 @@ import shlex
 from ddptui.config.catalog import COMMAND, LAUNCH_MODES, ONE_PROCESS
 from ddptui.config.preset import OF_SEVERAL_HOSTS, EngineOptions, NodeRanks, Preset
 from ddptui.config.trial import Trial
-from ddptui.engines import command as launch
+from ddptui.engines import base as launch
 from ddptui.engines.join import engine as joined
-from ddptui.engines.slurm import script
+from ddptui.engines.slurm import job
 from ddptui.host.machine import available_cores
 from ddptui.report.preset_columns import facts
 from ddptui.store.presets import describe_size
@@ -30,7 +30,7 @@ def one(preset: Preset, typed: str | None = None) -> str:
     if preset.engine.name == "join":
         lines += _how_to_join(preset.engine, typed or preset.name)
     if preset.engine.name == "slurm":
-        lines += [*(f"  {line}".rstrip() for line in script.example(preset.trials, preset.engine).splitlines()), ""]
+        lines += [*(f"  {line}".rstrip() for line in job.example(preset.trials, preset.engine).splitlines()), ""]
     return "\n".join([*lines, f"{describe_size(preset)} of each, in turn"]) + "\n"
 
 
@@ -47,11 +47,11 @@ def _how_to_start(trial: Trial, engine: EngineOptions) -> list[str]:
 def _command_lines(trial: Trial, part: NodeRanks | None = None) -> list[str]:
     """The lines of a shell command, with its environment variables in front."""
     if part is None:
-        variables, command = launch.environment(trial, available_cores()), launch.command(trial)
+        variables, command = launch.rank_environment(trial, available_cores()), launch.rank_command(trial)
     else:  # a node may have a different number of cores and another Python, so neither is spelled out
         alone = trial.launch in ONE_PROCESS
         variables = {} if alone or trial.launch == "launch" else part.environment()
-        command = launch.command(trial, "python", None if alone else part)
+        command = launch.rank_command(trial, "python", None if alone else part)
         if trial.init_method == "file":
             variables["INIT_METHOD"] = "file:///SHARED/FOLDER/A_NEW_NAME"
     return [*(f"  {name}={shlex.quote(value)} \\" for name, value in variables.items()), f"  {shlex.join(command)}"]

@@ -22,7 +22,7 @@ from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck, Trial
 from ddptui.engines.base import Engine, LaunchRefused
 from ddptui.engines.choose import engine_for
-from ddptui.engines.local.foreign import Terms
+from ddptui.engines.local.command import WatchMode
 from ddptui.engines.local.warm import WarmParent
 from ddptui.findings.compare import RunningResults
 from ddptui.host.load import LoadMeter
@@ -98,7 +98,7 @@ def run_preset(
     *,
     results: RunningResults | None = None,
     warm: WarmParent | None = None,
-    terms: Terms | None = None,
+    terms: WatchMode | None = None,
 ) -> Generator[Message]:
     """Run a preset, and yield every message of the run as it arrives, after it was written to the run's folder. Closing
     the iterator, or an interrupt, stops the ranks.

@@ -7,8 +7,8 @@ from contextlib import ExitStack
 from typing import NamedTuple
 
 from ddptui.config.preset import Preset
+from ddptui.engines.checks import prepare
 from ddptui.engines.local.training import training_that_runs
-from ddptui.engines.preflight import prepare
 from ddptui.findings.repeat import Outcomes
 from ddptui.store.overview import outcomes_of, recomputed
 from ddptui.store.runs import Run, RunError

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, closing
 
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
-from ddptui.engines.local.foreign import Terms
+from ddptui.engines.local.command import WatchMode
 from ddptui.engines.local.warm import WarmParent
 from ddptui.findings.compare import RunningResults
 from ddptui.findings.repeat import NO_OUTCOMES, Outcomes
@@ -33,7 +33,7 @@ class Session:
         threads: Executor,
         finished_before: Outcomes = NO_OUTCOMES,
         warm: WarmParent | None = None,
-        terms: Terms | None = None,
+        terms: WatchMode | None = None,
         lock: AbstractContextManager[object] | None = None,
     ) -> None:
         """Start the run. finished_before: outcomes of earlier launches, in a resumed run; only the rest is launched.
@@ -42,7 +42,7 @@ class Session:
         self.controls = Controls()
         self.error: str | None = None
         self.begun_ns = self.now_ns()
-        self.terms = terms or Terms()
+        self.terms = terms or WatchMode()
         self._running_results = results = RunningResults(preset, run.name, run.environment(), finished_before)
         launches = lab.run_preset(preset, run, self.controls, results=results, warm=warm, terms=self.terms)
         self._messages: deque[Message] = deque()  # its append and popleft need no lock between threads

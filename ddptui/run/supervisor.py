@@ -15,7 +15,7 @@ from ddptui.diagnosis import failure
 from ddptui.diagnosis.positions import Stall, records_kept
 from ddptui.diagnosis.stall import StallDetector
 from ddptui.engines.base import LAUNCHER_LOG, Launch
-from ddptui.engines.hub import Hub
+from ddptui.engines.rank_server import RankServer
 from ddptui.host import machine
 from ddptui.store.journal import RepeatJournal
 from ddptui.text.words import S
@@ -44,7 +44,7 @@ class Supervisor:
     """Tracks the state of a launch from its ranks' messages and its processes. Call `add`, `take_records` and `is_over`
     until the launch is over, then `last_messages`, then `ended` for the outcome."""
 
-    def __init__(self, trial: Trial, hub: Hub, launch: Launch, repeat: RepeatJournal) -> None:
+    def __init__(self, trial: Trial, hub: RankServer, launch: Launch, repeat: RepeatJournal) -> None:
         self._trial, self.hub, self.launch, self._repeat = trial, hub, launch, repeat
         self.clocks = Clocks()  # needed to decide across hosts which rank failed first
         self._ready: set[int] = set()
@@ -143,7 +143,7 @@ class Supervisor:
 class LaunchSupervisor(Supervisor):
     """Supervises a launch of the lab, and ends it when it has failed."""
 
-    def __init__(self, trial: Trial, hub: Hub, launch: Launch, repeat: RepeatJournal) -> None:
+    def __init__(self, trial: Trial, hub: RankServer, launch: Launch, repeat: RepeatJournal) -> None:
         super().__init__(trial, hub, launch, repeat)
         self._ranks = range(trial.world_size)
         start_s = inf if trial.download else START_S  # a download may take any time

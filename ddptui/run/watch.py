@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 from ddptui.config.preset import Preset
 from ddptui.engines.join.ticket import Ticket
-from ddptui.engines.local.foreign import CommandLaunch, Terms, start_for_console_elsewhere
+from ddptui.engines.local.command import CommandLaunch, WatchMode, start_for_console_elsewhere
 from ddptui.findings.compare import RunningResults
 from ddptui.host.machine import describe
 from ddptui.report import table
@@ -23,7 +23,7 @@ from ddptui.text.words import printable
 from ddptui.wire.connection import HUB, KEYS_VARIABLE, TOKEN
 
 
-def watch(preset: Preset, runs: Path, terms: Terms, *, as_json: bool, usual: Sequence[str] = ()) -> int:
+def watch(preset: Preset, runs: Path, terms: WatchMode, *, as_json: bool, usual: Sequence[str] = ()) -> int:
     """Watch a preset's only command to its end, then print the report. The command runs in this terminal, or another
     process has started it; then Ctrl-C ends the watching. Returns the command's exit code, or 2 if it could not be
     started; of a command that another process has started, 0 if all went well. usual: see table.text."""

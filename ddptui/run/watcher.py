@@ -12,7 +12,7 @@ from ddptui.diagnosis.attempt import Attempt
 from ddptui.diagnosis.cause import Evidence, first_cause, stopped_from_outside
 from ddptui.diagnosis.positions import describe_positions
 from ddptui.engines.base import LAUNCHER_LOG, Launch
-from ddptui.engines.hub import Hub
+from ddptui.engines.rank_server import RankServer
 from ddptui.host import machine
 from ddptui.host.network import port_holder
 from ddptui.run.supervisor import Supervisor
@@ -30,7 +30,7 @@ INTERRUPTED = (-signal.SIGINT, 128 + signal.SIGINT)  # exit codes of commands th
 class WatchSupervisor(Supervisor):
     """Supervises a watched command. Its problems do not end it."""
 
-    def __init__(self, trial: Trial, hub: Hub, launch: Launch, repeat: RepeatJournal) -> None:
+    def __init__(self, trial: Trial, hub: RankServer, launch: Launch, repeat: RepeatJournal) -> None:
         super().__init__(trial, hub, launch, repeat)
         self._attempt = Attempt(time.monotonic())
         self._restarts: list[Restarted] = []  # that were not taken yet

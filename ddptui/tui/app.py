@@ -45,7 +45,7 @@ from ddptui.tui.terminal import TerminalDriver
 from ddptui.tui.widgets.frame import TitleBar
 
 if TYPE_CHECKING:
-    from ddptui.engines.local.foreign import Terms
+    from ddptui.engines.local.command import WatchMode
     from ddptui.engines.local.warm import WarmParent
     from ddptui.findings.repeat import Outcomes
     from ddptui.run.playback import Playback
@@ -121,7 +121,7 @@ class Console(ConsoleApp):
         *,
         threads: ThreadPoolExecutor | None = None,  # runs the sessions of runs
         warm: "WarmParent | None" = None,  # shared by all runs; None: each run has its own
-        terms: "Terms | None" = None,  # how to watch the first preset's command
+        terms: "WatchMode | None" = None,  # how to watch the first preset's command
         calm: "Calm | None" = None,  # measures how busy this machine is; None: start the first run without asking
         refresh_s: float = 0.25,  # time between two updates of a run's screen: 10 Hz would take a quarter of a core
         settings: Settings = NO_SETTINGS,  # the user's settings

@@ -11,7 +11,7 @@ from textual.command import Hit, Hits, Provider
 from textual.screen import Screen
 
 from ddptui.config.preset import Preset
-from ddptui.engines.preflight import prepare
+from ddptui.engines.checks import prepare
 from ddptui.store.presets import load, preset_paths
 from ddptui.store.runs import all_runs
 from ddptui.tui.background import in_background

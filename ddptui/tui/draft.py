@@ -17,7 +17,7 @@ from ddptui.config.preset import Preset
 from ddptui.config.trial import FIELDS as OWN_FIELDS
 from ddptui.config.trial import Trial, TrialError
 from ddptui.config.values import IN_WORDS, describe_bottleneck, parse_assignment
-from ddptui.engines.preflight import prepare
+from ddptui.engines.checks import prepare
 from ddptui.store.presets import load
 from ddptui.text.words import NOTHING, did_you_mean, in_a_row, listed
 

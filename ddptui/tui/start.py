@@ -16,7 +16,7 @@ from ddptui.tui.app import Console
 from ddptui.wire.records import Notice
 
 if TYPE_CHECKING:
-    from ddptui.engines.local.foreign import Terms
+    from ddptui.engines.local.command import WatchMode
     from ddptui.run.quiet import Calm
     from ddptui.run.resume import Resumption
 
@@ -34,7 +34,7 @@ def start(
     settings: Settings,
     refreshes_per_s: float | None = None,
     theme: str | None = None,
-    terms: "Terms | None" = None,
+    terms: "WatchMode | None" = None,
     calm: "Calm | None" = None,
 ) -> int:
     """Run the console, then print the table of the last run, and where all runs are kept. Return the exit code. All

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ddptui.engines.preflight_gpus import ELSEWHERE
+from ddptui.engines.gpu_checks import ELSEWHERE
 from ddptui.host import gpus
 from ddptui.host.machine import describe
 from ddptui.host.rank_side import Child, NoAnswer

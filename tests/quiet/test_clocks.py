@@ -14,7 +14,7 @@ import pytest
 
 from ddptui.analysis.clocks import AT_FIRST, Probes
 from ddptui.analysis.results import RepeatResult
-from ddptui.engines.hub import Hub
+from ddptui.engines.rank_server import RankServer
 from ddptui.findings.repeat import outcome_of_messages
 from ddptui.host.machine import own_clock
 from ddptui.wire.connection import HUB, TOKEN
@@ -39,7 +39,7 @@ def without_time_namespaces() -> str:
 
 
 @contextmanager
-def ranks(hub: Hub, folder: Path, elsewhere: set[int]) -> Iterator[None]:
+def ranks(hub: RankServer, folder: Path, elsewhere: set[int]) -> Iterator[None]:
     environment = os.environ | {HUB: hub.endpoint, TOKEN: hub.token, "GLOO_SOCKET_IFNAME": "lo"}
     commands = [[sys.executable, "-m", "tests.support.rank_elsewhere", str(rank), str(folder)] for rank in range(WORLD)]
     started = [
@@ -62,7 +62,7 @@ def launch(folder: Path, *, elsewhere: set[int]) -> list[Message]:
     journal: list[Message] = [begun]
     probes = Probes(own_clock())
     deadline = time.monotonic() + DEADLINE_S
-    with Hub(WORLD) as hub, ranks(hub, folder, elsewhere):
+    with RankServer(WORLD) as hub, ranks(hub, folder, elsewhere):
         while sum(isinstance(message, Done) for message in journal) < WORLD:
             assert time.monotonic() < deadline, journal[-3:]
             messages = hub.receive(50)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ddptui.engines.hub import Hub
-from ddptui.engines.local.relay import SOCKET, Relay
+from ddptui.engines.local.training import SOCKET, Relay
+from ddptui.engines.rank_server import RankServer
 from ddptui.wire.connection import Watching
 from ddptui.wire.messages import Hello, OwnGpu, RankMessage, Ready
 from workers.relay.rank import WatchedRank
@@ -22,7 +22,7 @@ HELLO |= {"page": None}
 
 
 def test_a_rank_that_connected_before_the_end_is_heard(tmp_path: Path) -> None:
-    with Hub(0) as hub:
+    with RankServer(0) as hub:
         relay = Relay(tmp_path / "console", hub.folder, hub.rank_environment, Watching(), ends_training=False)
         link = Link(str(hub.folder / SOCKET))
         link.put(JSON, json.dumps(HELLO).encode())

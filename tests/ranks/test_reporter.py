@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ddptui.engines.hub import Hub
+from ddptui.engines.rank_server import RankServer
 from ddptui.wire.connection import HUB
 from ddptui.wire.limits import MOST_OF_AN_ERROR
 from ddptui.wire.messages import VERSION, Echo, Failed, Fingerprint, Hello, Pause, RankMessage
@@ -19,13 +19,13 @@ from workers.instruments.reporter import Reporter, within_limits
 
 
 @pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
-    with Hub(1) as hub:
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[RankServer]:
+    with RankServer(1) as hub:
         monkeypatch.setenv(HUB, hub.endpoint)
         yield hub
 
 
-def hello(hub: Hub) -> Hello:
+def hello(hub: RankServer) -> Hello:
     return Hello(
         version=VERSION, token=hub.token, rank=0, world_size=1, at_ns=0, host="h", pid=os.getpid(), device="cpu",
         threads=1, torch="2",
@@ -37,7 +37,7 @@ def without_pauses(messages: Sequence[Message]) -> list[Message]:
     return [message for message in messages if not isinstance(message, Pause)]
 
 
-def receive(hub: Hub, count: int) -> list[Message]:
+def receive(hub: RankServer, count: int) -> list[Message]:
     messages: list[Message] = []
     while len(messages) < count:
         new = hub.receive(5000)
@@ -66,7 +66,7 @@ SAID: dict[str, tuple[list[Any], list[Failed], int]] = {  # what is said after a
 
 @pytest.mark.parametrize(("said", "comes", "dropped"), SAID.values(), ids=SAID)
 def test_what_is_said_arrives(
-    said: list[Any], comes: list[Failed], dropped: int, hub: Hub, capsys: pytest.CaptureFixture[str]
+    said: list[Any], comes: list[Failed], dropped: int, hub: RankServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     reporter = Reporter(0)
     for words in [hello(hub), *said]:
@@ -80,7 +80,7 @@ def test_what_is_said_arrives(
 
 
 def test_before_its_hello_a_rank_says_nothing_however_long_its_device_takes(
-    hub: Hub, monkeypatch: pytest.MonkeyPatch
+    hub: RankServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A rank on a GPU says Hello once CUDA has started, and that holds Python's lock: a pause to be told, too."""
     monkeypatch.setattr(module, "BEAT_EVERY_S", 0.0)
@@ -99,7 +99,7 @@ def test_before_its_hello_a_rank_says_nothing_however_long_its_device_takes(
     assert hub.refused == 0
 
 
-def test_a_full_queue_is_counted_never_waited_for(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_queue_is_counted_never_waited_for(hub: RankServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_QUEUED", 10)
     reporter = Reporter(0)
     for _ in range(2000):
@@ -108,7 +108,9 @@ def test_a_full_queue_is_counted_never_waited_for(hub: Hub, monkeypatch: pytest.
     reporter.close()
 
 
-def test_a_probe_is_answered_at_once_and_not_with_the_next_batch(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_probe_is_answered_at_once_and_not_with_the_next_batch(
+    hub: RankServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     reporter = Reporter(0, heartbeat=False)
     reporter.send(hello(hub))
     receive(hub, 1)
@@ -123,7 +125,7 @@ def test_a_probe_is_answered_at_once_and_not_with_the_next_batch(hub: Hub, monke
     reporter.close()
 
 
-def test_what_is_not_known_yet_keeps_its_place(hub: Hub) -> None:
+def test_what_is_not_known_yet_keeps_its_place(hub: RankServer) -> None:
     reporter = Reporter(0)
     known = threading.Event()
     asked: list[int] = []
@@ -143,7 +145,9 @@ def test_what_is_not_known_yet_keeps_its_place(hub: Hub) -> None:
     reporter.close()
 
 
-def test_what_never_gets_known_does_not_take_the_last_words_with_it(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_never_gets_known_does_not_take_the_last_words_with_it(
+    hub: RankServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "LAST_WORDS_S", 0.2)
     reporter = Reporter(0)
     for words in (hello(hub), lambda: None, failed(3)):
@@ -181,7 +185,7 @@ def test_an_error_is_cut_and_spelled_so_that_the_console_takes_it(error: str) ->
 
 
 @pytest.mark.parametrize("name", ["weight\n", "\udcff", "w" * 1000])
-def test_what_the_console_would_refuse_is_said_to_have_failed(hub: Hub, name: str) -> None:
+def test_what_the_console_would_refuse_is_said_to_have_failed(hub: RankServer, name: str) -> None:
     reporter = Reporter(0)
     reporter.send(hello(hub))
     reporter.send(Fingerprint(rank=0, step=1, parameters={name: "ab"}, buffers={}))

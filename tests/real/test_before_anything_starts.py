@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from ddptui.cli import main
 from ddptui.config.values import parse_assignment
-from ddptui.engines.preflight_gpus import ABOUT_GPUS, needs
+from ddptui.engines.gpu_checks import ABOUT_GPUS, needs
 from ddptui.host.folders import lab_root
 from ddptui.host.gpus import surely_none
 from ddptui.store.presets import load

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from ddptui.analysis.results import Results
-from ddptui.engines.local.foreign import Terms
+from ddptui.engines.local.command import WatchMode
 from ddptui.findings.repeat import NO_OUTCOMES
 from ddptui.live.monitor import RunMonitor
 from ddptui.run.lab import Controls
@@ -60,7 +60,7 @@ class ToldAsItGoes(Session):
 
     def __init__(self, told: Playback) -> None:
         self.preset, self.run, self.error, self.finished_before = told.preset, told.run, None, NO_OUTCOMES
-        self.controls, self.terms = Controls(), Terms()
+        self.controls, self.terms = Controls(), WatchMode()
         self.controls.launched_ns = told.state().launched_ns
         self.begun_ns, self._told = told.begin_ns, told
 

@@ -10,7 +10,7 @@ from ddptui.config.parser import PresetError, read_changes
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck
 from ddptui.config.values import parse_assignment
-from ddptui.engines.preflight import prepare
+from ddptui.engines.checks import prepare
 from ddptui.store import user_presets
 from ddptui.store.presets import load, preset_paths
 from ddptui.tui import draft as drafts

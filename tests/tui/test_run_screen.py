@@ -11,7 +11,7 @@ from textual.widgets import Input
 
 from ddptui.analysis.results import Results
 from ddptui.config.trial import Bottleneck
-from ddptui.engines.local.foreign import Terms
+from ddptui.engines.local.command import WatchMode
 from ddptui.findings.repeat import NO_OUTCOMES
 from ddptui.run.playback import Playback
 from ddptui.store.presets import load
@@ -307,7 +307,7 @@ async def test_a_skip_that_is_confirmed_after_its_launch_has_ended_skips_no_othe
 async def test_a_training_of_the_users_own_is_ended_only_if_that_is_wanted(tmp_path: Path) -> None:
     screen = live("none", 30)
     assert isinstance(screen.feed, ToldAsItGoes)
-    screen.feed.terms = Terms(outlives=True)
+    screen.feed.terms = WatchMode(outlives=True)
     async with opened(tmp_path, screen) as (app, pilot):
         for answer, ended, outlives in (
             ("escape", None, True),
@@ -461,7 +461,7 @@ async def test_a_run_that_ends_under_a_dialog_shows_its_results_after_it(
     told = playback(clock)
     told.seek(moment_s(told, "none", 30))
     feed = EndsWell(told)
-    feed.terms = Terms(outlives=outlives)
+    feed.terms = WatchMode(outlives=outlives)
     screen = RunScreen(feed)
     app = Opened(tmp_path, screen, refresh_s=NEVER_S)  # the results do not wait for another look at the run
     app.session = feed

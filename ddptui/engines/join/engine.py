@@ -1,4 +1,5 @@
-"""The engine `join`: starts launches on nodes that have joined the run by `ddptui join`, which agent.py implements."""
+"""The engine `join`: starts launches on nodes that have joined the run by `ddptui join`, and keeps the connections
+to them."""
 
 import os
 import secrets
@@ -8,21 +9,163 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
+from typing import NamedTuple
 
+import msgspec
+import zmq
+
+from ddptui import __version__
 from ddptui.config.catalog import ONE_PROCESS
 from ddptui.config.preset import EngineOptions, NodeRanks, spread, start_of
 from ddptui.config.trial import Trial
 from ddptui.config.values import to_arguments
-from ddptui.engines import command as launch
+from ddptui.engines import base as launch
 from ddptui.engines.base import LAUNCHER_LOG, REMOTE_SILENCE_S, Engine, Launch
-from ddptui.engines.hub import Hub
-from ddptui.engines.join.node_hub import Member, NodeHub
+from ddptui.engines.join.ticket import ticket_for
+from ddptui.engines.rank_server import RankServer
+from ddptui.engines.sockets import ConsoleSocket
 from ddptui.host.folders import write_private
 from ddptui.host.network import choose_interface, port_of
 from ddptui.store.journal import RepeatJournal
 from ddptui.store.runs import Run
+from ddptui.wire import helper_messages as wire
 from ddptui.wire.connection import SILENCE_S
 from ddptui.wire.helper_messages import MEETING_MARK, Begin, End
+
+LOST_AFTER_S = 8.0  # timeout without a message: nodes send a Beat every second
+PRESENT_EVERY_S = 2.0
+OPTIONS = {zmq.MAXMSGSIZE: wire.MOST_BYTES, zmq.LINGER: 1000}  # LINGER: ms for sending a Farewell when the hub closes
+LOST = f"the console received nothing from this node for {LOST_AFTER_S:g} s and continues without it: join again"
+SAME_VERSION = "install the same version on both"
+
+
+class Member(NamedTuple):
+    """A node that has joined."""
+
+    number: int
+    identity: bytes  # the identity of its connection
+    join: wire.Join  # its first message
+
+    def __str__(self) -> str:
+        return f"node {self.number} ({self.join.host}, {self.join.address})"
+
+
+class NodeHub:
+    """Accepts nodes with the run's ticket, exchanges messages with them, and detects lost nodes."""
+
+    def __init__(self, run: str, nodes: int, address: str, port: int) -> None:
+        """Listens at the first free port from `port` on. nodes: the number of nodes of the run. Raises OSError."""
+        self.nodes = nodes
+        self.members: dict[int, Member] = {}  # keyed by number
+        self.ended: dict[int, wire.LaunchEnded] = {}  # how the current launch ended on each node, in order of arrival
+        self._run = run
+        self._launch = 0  # number of the current launch
+        self._notices: list[str] = []
+        self._reported_versions: set[str] = set()
+        self._last_received: dict[int, float] = {}
+        self._last_present = 0.0
+        self._decoder = msgspec.msgpack.Decoder(wire.NodeMessage)
+        self._socket = ConsoleSocket((address, port), OPTIONS)
+        self.ticket = ticket_for(run, self._socket)
+
+    def close(self, *, well: bool = True) -> None:
+        """Sends a Farewell to all nodes and closes the socket. well: whether their `ddptui join` exits with code 0."""
+        while self.members:
+            _, member = self.members.popitem()
+            self._socket.send(member.identity, wire.Farewell(why="the run is over", well=well))
+        self._socket.close()
+
+    @property
+    def missing(self) -> int:
+        """Number of nodes that have not joined."""
+        return self.nodes - len(self.members)
+
+    def take_notices(self) -> list[str]:
+        """New notices since the last call: nodes that joined or were rejected."""
+        notices, self._notices = self._notices, []
+        return notices
+
+    def send(self, node: int, message: wire.ToNode) -> None:
+        """Sends a message to a node, unless it has been lost."""
+        if node in self.members:
+            self._socket.send(self.members[node].identity, message)
+
+    def begin_launch(self, number: int) -> None:
+        """Clears `ended`, which from now on is about this launch."""
+        self._launch = number
+        self.ended.clear()
+
+    def receive(self) -> list[Member]:
+        """Processes the messages that have arrived, without waiting. Returns the nodes that left or timed out."""
+        lost = [member for peer in self._socket.receive() if (member := self._accept(*peer))]
+        now = time.monotonic()
+        silent = [number for number in self.members if now - self._last_received[number] > LOST_AFTER_S]
+        lost += [self.members[number] for number in silent]
+        for member in lost:
+            self.members.pop(member.number, None)  # a node may join again with this number
+            self._socket.send(member.identity, wire.Farewell(why=LOST))  # the node may just have been slow
+        if now - self._last_present > PRESENT_EVERY_S:
+            self._last_present = now
+            for number in self.members:
+                self.send(number, wire.Present())
+        return lost
+
+    def _accept(self, identity: bytes, frames: list[bytes]) -> Member | None:
+        """Processes one message. Returns the node if it leaves the run, else None."""
+        member = next((member for member in self.members.values() if member.identity == identity), None)
+        try:
+            [frame] = frames
+            if member is None and self._reject_other_version(identity, frame):
+                return None
+            message = self._decoder.decode(frame)
+        except (ValueError, RecursionError):
+            return None  # from an unknown peer, or from a member, which then times out
+        if member is None:
+            if isinstance(message, wire.Join):
+                self._welcome(identity, message)
+            return None
+        self._last_received[member.number] = time.monotonic()
+        if isinstance(message, wire.LaunchEnded) and message.number == self._launch:  # ignores earlier launches
+            self.ended.setdefault(member.number, message)
+        return member if isinstance(message, wire.Leave) else None
+
+    def _reject_other_version(self, identity: bytes, frame: bytes) -> bool:
+        """Rejects a Join from another version of ddptui, with a Farewell that names both versions. Returns whether it
+        was one."""
+        try:  # before the message is fully decoded, because another version may have other fields
+            join = msgspec.msgpack.decode(frame, type=wire.JoinOfAnyVersion)
+        except ValueError:
+            return False
+        if not self._socket.has_token(join.token) or join.version == __version__:
+            return False
+        versions = f"has ddptui {join.version}, the console {__version__}: {SAME_VERSION}"
+        self._socket.send(identity, wire.Farewell(why=f"this node {versions}"))
+        if join.version not in self._reported_versions:  # report it once, even if the node tries again
+            self._reported_versions.add(join.version)
+            self._notices.append(f"a node was rejected: it {versions}")
+        return True
+
+    def _welcome(self, identity: bytes, join: wire.Join) -> None:
+        if not self._socket.has_token(join.token):
+            return
+        free = next((number for number in range(self.nodes) if number not in self.members), self.nodes)
+        number = free if join.node is None else join.node
+        why = ""
+        if number in self.members:
+            why = f"{self.members[number]} has joined already: choose another --node"
+        elif not 0 <= number < self.nodes:
+            why = f"no node {number}: this run has nodes 0 to {self.nodes - 1}"
+            if join.node is None:
+                why = f"all {self.nodes} nodes of this run have joined already"
+        if why:
+            self._socket.send(identity, wire.Farewell(why=why))
+            return
+        member = Member(number, identity, join)
+        self.members[number] = member
+        self._last_received[number] = time.monotonic()
+        self._socket.send(identity, wire.Welcome(node=number, nodes=self.nodes, run=self._run))
+        self._notices.append(f"{member} has joined by {join.interface}: {len(self.members)} of {self.nodes} nodes")
+
 
 TICKET = "ticket"  # the ticket's file in the run's folder, which exists during the run
 FIRST_MEETING = 1000  # offset from the console's port to the first rendezvous port
@@ -50,16 +193,16 @@ class JoinEngine(Engine):
 
     def command(self, trial: Trial, repeat: RepeatJournal) -> list[str]:
         """The command of node 0."""
-        return launch.command(trial, part=parts_of(trial, self.options.nodes)[0], python="python")
+        return launch.rank_command(trial, part=parts_of(trial, self.options.nodes)[0], python="python")
 
     def environment(self, trial: Trial) -> dict[str, str]:
         part = parts_of(trial, self.options.nodes)[0]
         return part.environment() if trial.launch not in ONE_PROCESS else {}
 
-    def open_hub(self, world_size: int) -> Hub:
-        return Hub(world_size, at=(self._address, self._port + 1))  # the socket for nodes has the first port
+    def open_hub(self, world_size: int) -> RankServer:
+        return RankServer(world_size, at=(self._address, self._port + 1))  # the socket for nodes has the first port
 
-    def start(self, trial: Trial, command: list[str], repeat: RepeatJournal, hub: Hub) -> "JoinedLaunch":
+    def start(self, trial: Trial, command: list[str], repeat: RepeatJournal, hub: RankServer) -> "JoinedLaunch":
         """A launch that begins once all nodes have joined."""
         return JoinedLaunch(self, trial, repeat, hub)
 
@@ -84,7 +227,7 @@ class JoinedLaunch(Launch):
     engine: JoinEngine
     trial: Trial
     repeat: RepeatJournal
-    hub: Hub
+    hub: RankServer
     _parts: list[NodeRanks] = field(default_factory=list)  # empty until the launch begins
     _lost: Member | None = None  # the first node that was lost
     _missing: int = 0  # number of missing nodes at the last check

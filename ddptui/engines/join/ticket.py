@@ -10,7 +10,7 @@ import msgspec
 from zmq.utils import z85
 
 from ddptui import __version__
-from ddptui.engines.gate import ConsoleSocket
+from ddptui.engines.sockets import ConsoleSocket
 from ddptui.host.folders import open_plain
 from ddptui.wire.connection import PeerKeys, Watching
 

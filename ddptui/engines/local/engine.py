@@ -16,10 +16,9 @@ from ddptui.config.fields import FIELDS
 from ddptui.config.preset import start_of
 from ddptui.config.trial import StartKind, Trial
 from ddptui.diagnosis.stall import WORKING
-from ddptui.engines import command as launch
+from ddptui.engines import base as launch
 from ddptui.engines.base import LAUNCHER_LOG, Engine, Launch
-from ddptui.engines.hub import Hub
-from ddptui.engines.local.foreign import Terms, own_variables
+from ddptui.engines.local.command import WatchMode, own_variables
 from ddptui.engines.local.warm import (
     STOP_WITHIN_S,
     CannotFork,
@@ -30,6 +29,7 @@ from ddptui.engines.local.warm import (
     kill_started_in,
     start_keeper,
 )
+from ddptui.engines.rank_server import RankServer
 from ddptui.host.machine import available_cores
 from ddptui.store.journal import RepeatJournal
 from ddptui.wire.connection import CONSOLE_PID, LOGS
@@ -44,11 +44,11 @@ class LocalEngine(Engine):
 
     is_local = True
 
-    def __init__(self, folder: Path, warm: WarmParent, terms: Terms | None = None) -> None:
+    def __init__(self, folder: Path, warm: WarmParent, terms: WatchMode | None = None) -> None:
         """warm: the warm parent, which the caller closes. terms: how commands are watched."""
         self._compiled = folder / "compiled"
         self._warm = warm
-        self._terms = terms or Terms()
+        self._terms = terms or WatchMode()
 
     def is_ready(self, trial: Trial, timeout_s: float) -> bool:
         if trial.launch == COMMAND:
@@ -58,17 +58,17 @@ class LocalEngine(Engine):
         return not self._warm.is_importing(timeout_s)  # imports of the warm parent would disturb the measurements
 
     def command(self, trial: Trial, repeat: RepeatJournal) -> list[str]:
-        return [*trial.command] if trial.launch == COMMAND else launch.command(trial)
+        return [*trial.command] if trial.launch == COMMAND else launch.rank_command(trial)
 
     def environment(self, trial: Trial) -> dict[str, str]:
         if trial.launch == COMMAND:
             return own_variables(trial)
-        return launch.environment(trial, available_cores())
+        return launch.rank_environment(trial, available_cores())
 
-    def open_hub(self, world_size: int) -> Hub:
-        return Hub(world_size)
+    def open_hub(self, world_size: int) -> RankServer:
+        return RankServer(world_size)
 
-    def start(self, trial: Trial, command: list[str], repeat: RepeatJournal, hub: Hub) -> Launch:
+    def start(self, trial: Trial, command: list[str], repeat: RepeatJournal, hub: RankServer) -> Launch:
         if trial.launch == COMMAND:
             return self._terms.start(trial, hub, repeat.folder)
         environment = self.environment(trial) | rank_variables(hub.rank_environment, repeat.folder, hub.folder)
@@ -119,10 +119,10 @@ def start_local(
 def _forked(trial: Trial) -> tuple[str, str, list[str]]:
     """What a forked launcher runs: the module, its function, and the arguments."""
     if LAUNCH_MODES[trial.launch].by_torch:
-        return "workers.launch", "launch_ranks", [str(trial.world_size), *launch.arguments(trial)]
+        return "workers.launch", "launch_ranks", [str(trial.world_size), *launch.rank_arguments(trial)]
     if trial.launch not in FIELDS["start_method"].modes:
         trial = msgspec.structs.replace(trial, start_method="fork")
-    return f"workers.{trial.launch}", "main", launch.arguments(trial)
+    return f"workers.{trial.launch}", "main", launch.rank_arguments(trial)
 
 
 class LocalLaunch(Launch):

@@ -8,12 +8,11 @@ import msgspec
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
 from ddptui.engines.base import LaunchRefused
-from ddptui.engines.hub import Hub
+from ddptui.engines.join.agent import ENDED_BY_CONSOLE
 from ddptui.engines.join.engine import JoinedLaunch, JoinEngine
-from ddptui.engines.join.node_launch import ENDED_BY_CONSOLE
-from ddptui.engines.slurm.job import Job
+from ddptui.engines.rank_server import RankServer
+from ddptui.engines.slurm.job import LOG, PREFIX, SCRIPT, Job, nodes_needed, render, sbatch_options
 from ddptui.engines.slurm.keeper import SlurmError
-from ddptui.engines.slurm.script import LOG, PREFIX, SCRIPT, nodes_needed, render, sbatch_options
 from ddptui.store.journal import RepeatJournal
 from ddptui.store.runs import Run
 
@@ -33,7 +32,7 @@ class SlurmEngine(JoinEngine):
         self._last: JoinedLaunch | None = None  # the last launch
         self._left: list[str] = []  # sentences about jobs that may still be running, until they are reported
 
-    def start(self, trial: Trial, command: list[str], repeat: RepeatJournal, hub: Hub) -> JoinedLaunch:
+    def start(self, trial: Trial, command: list[str], repeat: RepeatJournal, hub: RankServer) -> JoinedLaunch:
         if self._job is not None and not self._is_usable(self._job):
             self._end_job()
             self.listen(self.ticket_file.with_name(new_ticket()))

@@ -1,24 +1,210 @@
-"""The Slurm job of a run: checks whether it can be submitted, submits it, follows its state, and cancels it."""
+"""The Slurm job of a run: renders its batch script, checks whether it can be submitted, submits it, and follows its
+state."""
 
 import pwd
+import shlex
 import shutil
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
-from ddptui.config.preset import EngineOptions
+from ddptui.config.catalog import ONE_PROCESS
+from ddptui.config.preset import OF_SBATCH, EngineOptions
+from ddptui.config.trial import Trial
 from ddptui.engines.base import LaunchRefused
-from ddptui.engines.slurm import keeper, states
+from ddptui.engines.join.engine import TICKET, parts_of
+from ddptui.engines.slurm import keeper
 from ddptui.engines.slurm.keeper import SlurmError, UnknownJob, run
-from ddptui.engines.slurm.script import engine_options
-from ddptui.engines.slurm.states import JobRow, JobStatus, job_status
+from ddptui.host.folders import python_path
 
-QUEUE = ("squeue", "--noheader", "--states=all", f"--format={states.QUEUE_FORMAT}")  # all: includes ended jobs
-HISTORY = ("sacct", "--noheader", "--allocations", "--parsable2", f"--format={states.HISTORY_FIELDS}")
+QUEUE_FORMAT = "%T|%r|%N"  # squeue: state, reason, nodes
+HISTORY_FIELDS = "State,NodeList"  # sacct has no reason, but knows who canceled the job
+NOT_BEGUN = ("PENDING", "CONFIGURING")  # CONFIGURING: the nodes are booting
+UNDER_WAY = ("RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING")
+CANCELLED = "CANCELLED"
+LOST = "LOST"  # not a state of Slurm: Slurm has forgotten the job
+NEVER_STARTS = {  # reasons for which a pending job never starts, and remedies
+    "PartitionNodeLimit": "the partition does not allow so many nodes: use fewer --nodes, or another --partition",
+    "PartitionConfig": "the partition does not have what the job requests: change --nodes, --time or --partition",
+    "PartitionTimeLimit": "the partition does not allow so much time: use a shorter --time, or another --partition",
+    "BadConstraints": "no node has what the job requests: change --gres or --sbatch",
+    "InvalidAccount": "the account is not valid here: use another --account",
+    "DependencyNeverSatisfied": "the job that it depends on has failed: change --sbatch",
+}
+REASONS = {
+    "Resources": "the nodes are busy",
+    "Priority": "jobs of higher priority come first",
+    "JobHeldUser": "the job is held: `scontrol release` releases it",
+    "JobHeldAdmin": "an administrator holds the job",
+    "ReqNodeNotAvail": "a requested node is not available",
+    "BeginTime": "its start time has not come",
+}
+ENDINGS = {
+    "COMPLETED": "has completed",
+    "TIMEOUT": "reached its time limit: raise it with --time",
+    "OUT_OF_MEMORY": "exceeded the memory that it requested: request more, as with --sbatch=--mem=8G",
+    "NODE_FAIL": "was ended because a node failed",
+    "PREEMPTED": "was preempted by another job",
+    "REQUEUED": "was requeued, but its nodes cannot continue the run",
+    LOST: "is no longer known to Slurm",
+}
+USUAL_REASONS = ("None", "NonZeroExitCode", "")  # reasons of a job in which a node failed
+
+
+class JobRow(NamedTuple):
+    """Slurm's information about a job."""
+
+    state: str
+    reason: str = ""
+    nodes: str = ""
+    by: str = ""  # the user who canceled the job: an id or a name
+
+
+class JobStatus(NamedTuple):
+    """The state of a job in words; empty before the first check."""
+
+    text: str
+    is_over: bool = False  # also if the job will never start
+    by_slurm: bool = False  # whether the text says why the job is over; otherwise a node may know
+
+
+def read_queue(printed: str) -> JobRow | None:
+    """Reads the output of `squeue --format=QUEUE_FORMAT`."""
+    return next((JobRow(*row) for row in _rows(printed, 3)), None)
+
+
+def read_history(printed: str) -> JobRow | None:
+    """Reads the output of `sacct --allocations --parsable2 --format=HISTORY_FIELDS`."""
+    # the state of a canceled job is "CANCELLED by 1000"
+    rows = [(state.partition(" by "), nodes) for state, nodes in _rows(printed, 2)]
+    return next((JobRow(state, nodes=nodes, by=by) for (state, _, by), nodes in rows), None)
+
+
+def _rows(printed: str, fields: int) -> list[list[str]]:
+    rows = [line.strip().split("|") for line in printed.splitlines()]
+    return [row for row in rows if len(row) == fields]  # other lines are warnings, or printed by the site
+
+
+def job_status(number: int, row: JobRow) -> JobStatus:
+    """The state of a job."""
+    job, on = f"job {number}", f" on {row.nodes}" if row.nodes else ""
+    if row.state in NOT_BEGUN:
+        if never := NEVER_STARTS.get(row.reason):
+            return JobStatus(f"{job} can never start ({row.reason}): {never}", is_over=True, by_slurm=True)
+        return JobStatus(f"{job} {'is queued' if row.state == 'PENDING' else 'is being prepared'}{_because(row)}")
+    if row.state in UNDER_WAY:
+        return JobStatus(f"{job} {'runs' if row.state == 'RUNNING' else f'is {row.state.lower()}'}{on}")
+    match row.state:
+        case "FAILED" if row.reason in USUAL_REASONS:
+            return JobStatus(f"{job} has failed: job.log in the run's folder has its output", is_over=True)
+        case "FAILED" if row.reason == "JobLaunchFailure":
+            how = f"could not be started{on}: the nodes may not see the run's folder; --runs names another"
+        case "CANCELLED":
+            how = f"was canceled {f'by {row.by}' if row.by else 'outside this console'}"
+        case state:
+            how = ENDINGS.get(state, f"has ended: {state}{_because(row)}")
+            how += f": {row.nodes}" if state == "NODE_FAIL" else ""
+    return JobStatus(f"{job} {how}", is_over=True, by_slurm=True)
+
+
+def _because(row: JobRow) -> str:
+    if row.reason in ("", "None"):
+        return ""
+    # more words may follow a reason, as in "(ReqNodeNotAvail, UnavailableNodes:n1)"
+    words = next((words for name, words in REASONS.items() if row.reason.lstrip("(").startswith(name)), "")
+    return f": {row.reason}{f' ({words})' if words else ''}"
+
+
+SCRIPT, LOG = "job.sh", "job.log"  # files in the run's folder
+PREFIX = f"{TICKET}-"  # prefix of the file name of a job's ticket
+OURS = {
+    "--array": "-a", "--chdir": "-D", "--clusters": "-M", "--error": "-e", "--job-name": "-J", "--nodes": "-N",
+    "--ntasks": "-n", "--ntasks-per-node": "", "--open-mode": "", "--output": "-o", "--parsable": "", "--requeue": "",
+    "--test-only": "", "--wait": "-W", "--wrap": "",
+}  # fmt: skip
+
+
+def nodes_needed(trials: Iterable[Trial], nodes: int) -> int:
+    """The number of nodes that the largest trial needs."""
+    return max(len(parts_of(trial, nodes)) for trial in trials)
+
+
+def sbatch_options(trials: Iterable[Trial], engine: EngineOptions, folder: Path, name: str) -> list[str]:
+    """The options of sbatch for a job with this name. folder: the run's folder. Raises SlurmError."""
+    if not str(folder).isprintable() or "\\" in str(folder):  # Slurm removes backslashes from the path of a log
+        raise SlurmError(f"{str(folder)!r} has a backslash or an unprintable character: name another one with --runs")
+    trials = [*trials]
+    nodes = nodes_needed(trials, engine.nodes)
+    return [
+        f"--cpus-per-task={max(_cores(trial, nodes) for trial in trials)}",
+        *engine_options(engine),
+        f"--job-name={name}",
+        f"--nodes={nodes}",
+        f"--ntasks={nodes}",
+        "--ntasks-per-node=1",
+        f"--chdir={folder}",
+        f"--output={str(folder / LOG).replace('%', '%%')}",  # Slurm would replace %j and the like
+        "--open-mode=append",
+        "--no-requeue",
+    ]
+
+
+def _cores(trial: Trial, nodes: int) -> int:
+    """The number of cores that a trial uses on a node."""
+    ranks = trial.world_size if trial.launch in ONE_PROCESS else len(parts_of(trial, nodes)[0].ranks)
+    return ranks * (trial.threads or 1)
+
+
+def render(options: Iterable[str], ticket: Path, python: str = sys.executable) -> str:
+    """The script of a job with these options of sbatch. ticket: the file with the ticket by which its nodes join."""
+    join = [python, "-P", "-m", "ddptui", "join", "--as", "slurm", str(ticket)]
+    lines = [
+        "#!/bin/bash",
+        "# The job of a run. Each of its tasks is a node, which starts the ranks of launch after launch.",
+        "",
+        *(f"#SBATCH {shlex.quote(option)}" for option in options),
+        "",
+        f"export PYTHONPATH={shlex.quote(python_path())}",
+        "export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK  # srun no longer inherits it",
+        "# --kill-on-bad-exit: without one of its nodes, the job is of no use. --wait=0: they need not end together.",
+        f"exec srun --export=ALL --kill-on-bad-exit=1 --wait=0 {shlex.join(join)}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def example(trials: Iterable[Trial], engine: EngineOptions) -> str:
+    """The script for a run of these trials, with placeholders for the run's folder. Raises SlurmError."""
+    folder = Path("/RUNS/RUN")
+    return render(sbatch_options(trials, engine, folder, "ddptui-RUN-TOKEN"), folder / f"{PREFIX}TOKEN", "python")
+
+
+def engine_options(engine: EngineOptions) -> list[str]:
+    """The user's options, in the form of sbatch. Raises SlurmError."""
+    chosen = [f"--{key}={value}" for key in OF_SBATCH if (value := getattr(engine, key)) is not None]
+    return chosen + [word for option in engine.options for word in _words(option)]
+
+
+def _words(option: str) -> list[str]:
+    """An additional option of sbatch, split into words of a command line. Raises SlurmError."""
+    try:
+        words = shlex.split(option)
+    except ValueError:
+        raise SlurmError(f"option {option!r}: a quote is not closed") from None
+    if not words or not words[0].startswith("-") or words[0].strip("-") == "" or "--" in words:
+        raise SlurmError(f"option {option!r} is not an option of sbatch, which begins with - or --")
+    for name, letter in OURS.items():
+        if any(word.partition("=")[0] == name or (letter and word.startswith(letter)) for word in words):
+            raise SlurmError(f"option {option!r}: ddptui sets {name} itself, from its own --nodes")
+    return words
+
+
+QUEUE = ("squeue", "--noheader", "--states=all", f"--format={QUEUE_FORMAT}")  # all: includes ended jobs
+HISTORY = ("sacct", "--noheader", "--allocations", "--parsable2", f"--format={HISTORY_FIELDS}")
 SUBMIT_S = 30.0  # timeout for sbatch, which a busy controller delays
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0  # between calls of squeue, which load the controller of the whole cluster
 HURRY_S = 0.5
@@ -154,13 +340,13 @@ def _ask(number: int) -> JobRow:
     """Slurm's information about a job. Raises SlurmError."""
     row = None
     with suppress(UnknownJob):
-        row = states.read_queue(run(*QUEUE, f"--jobs={number}"))
+        row = read_queue(run(*QUEUE, f"--jobs={number}"))
     # squeue forgets a job minutes after its end (MinJobAge), and does not know who canceled it; the accounting may
-    if row is None or row.state == states.CANCELLED:
+    if row is None or row.state == CANCELLED:
         with suppress(SlurmError):  # there is no accounting
-            row = states.read_history(run(*HISTORY, f"--jobs={number}")) or row
+            row = read_history(run(*HISTORY, f"--jobs={number}")) or row
     if row is None:
-        return JobRow(states.LOST)
+        return JobRow(LOST)
     with suppress(KeyError, ValueError):  # not a user of this host, or already a name
         return row._replace(by=pwd.getpwuid(int(row.by)).pw_name)
     return row

@@ -29,7 +29,7 @@ from ddptui.tui.screens.base import LabScreen
 from ddptui.tui.widgets.lists import Chooser
 
 if TYPE_CHECKING:
-    from ddptui.engines.local.foreign import Terms
+    from ddptui.engines.local.command import WatchMode
 
 Answer = TypeVar("Answer")
 
@@ -113,7 +113,7 @@ LEAVING = "Stop watching this training? It continues on its own hosts. The recor
 ENDING = "This is your own training. End it, or leave it running unwatched? The recorded steps are kept."
 
 
-async def may_stop(app: App[Any], terms: "Terms", question: str, *, yes: str) -> bool:
+async def may_stop(app: App[Any], terms: "WatchMode", question: str, *, yes: str) -> bool:
     """Ask whether to stop a run; for the user's own training, also whether to end the training itself."""
     dialog = RunQuestion(question, y=yes)
     if terms.outlives:

@@ -19,8 +19,8 @@ from ddptui.analysis.policy import MOST_OTHER_LOAD
 from ddptui.analysis.repeats import busy_now, estimate, spell
 from ddptui.config.parser import BOTTLENECK, PresetError
 from ddptui.config.preset import Preset, links_of
+from ddptui.engines.checks import prepare, why_not_here
 from ddptui.engines.local import links
-from ddptui.engines.preflight import prepare, why_not_here
 from ddptui.host import machine
 from ddptui.host.load import LoadMeter, descendants
 from ddptui.store import overview, user_presets

@@ -14,7 +14,7 @@ from textual.widget import MountError
 from textual.widgets import Static
 
 from ddptui.config.trial import Trial
-from ddptui.engines import command
+from ddptui.engines import base
 from ddptui.host.machine import available_cores
 from ddptui.tui.draft import Draft, command_line
 from ddptui.tui.keys import name_of
@@ -82,8 +82,8 @@ class CommandLine(TextPane):
         title, keys, shown = "Command", f"{copy}: copy · {turn}: of the trial, with environment", command_line(draft)
         if self._of_trial and trial is not None:
             title, keys = f"Command of trial {trial.name}, without the console", f"{turn}: of the preset"
-            variables = command.environment(trial, available_cores()).items()
+            variables = base.rank_environment(trial, available_cores()).items()
             assignments = (f"{name}={shlex.quote(value)}" for name, value in variables)  # in shell syntax
-            shown = " ".join([*assignments, shlex.join(command.command(trial))])
+            shown = " ".join([*assignments, shlex.join(base.rank_command(trial))])
         self.border_title, self.border_subtitle = Content(title), Content(keys)
         self.query_one(Static).update(Content(shown))

@@ -24,7 +24,7 @@ from ddptui.config.trial import FIELDS as OWN_FIELDS
 from ddptui.config.trial import LINK
 from ddptui.config.values import IN_WORDS
 from ddptui.engines.checks import torchvision_models
-from ddptui.engines.preflight_gpus import OUR_MODELS
+from ddptui.engines.gpu_checks import OUR_MODELS
 from ddptui.text.words import NOTHING
 from ddptui.tui import draft as drafts
 from ddptui.tui.draft import COMMON, LINE, REPEATS, Draft, Validation, about, as_it_is

@@ -15,16 +15,15 @@ import pytest
 from ddptui import __version__
 from ddptui.config.preset import EngineOptions
 from ddptui.engines.base import Launch, LaunchRefused
-from ddptui.engines.gate import LAST_PORT
-from ddptui.engines.hub import Hub
 from ddptui.engines.join.agent import ConsoleConnection
 from ddptui.engines.join.ticket import read_ticket
+from ddptui.engines.rank_server import RankServer
 from ddptui.engines.slurm import engine as slurm_engine
 from ddptui.engines.slurm import job as slurm_job
 from ddptui.engines.slurm import keeper
 from ddptui.engines.slurm.engine import SlurmEngine
-from ddptui.engines.slurm.job import Job
-from ddptui.engines.slurm.script import render, sbatch_options
+from ddptui.engines.slurm.job import Job, render, sbatch_options
+from ddptui.engines.sockets import LAST_PORT
 from ddptui.store.journal import RepeatJournal
 from ddptui.store.runs import Run
 from ddptui.wire.helper_messages import Join, LaunchEnded
@@ -262,7 +261,7 @@ def engine(fakes: Fakes, tmp_path: Path) -> Iterator[SlurmEngine]:
 
 
 def start(engine: SlurmEngine) -> Launch:
-    with Hub(2) as hub:
+    with RankServer(2) as hub:
         return engine.start(
             preset_of(ONE).trials[0], [], RepeatJournal(engine.ticket_file.parent, 1, io.BytesIO()), hub
         )
@@ -333,7 +332,7 @@ def test_a_run_whose_job_is_over_submits_another_one(
     try:
         tickets = []
         for count in (1, 1, 2):  # the second launch is one of the first job, too
-            with Hub(2) as hub:
+            with RankServer(2) as hub:
                 repeat = RepeatJournal(tmp_path, 1, io.BytesIO())
                 launch = engine.start(preset.trials[0], [], repeat, hub)
                 assert launch.is_waiting

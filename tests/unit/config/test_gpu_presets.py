@@ -6,7 +6,7 @@ from ddptui.config.fields import FIELDS
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
 from ddptui.config.values import make_trial, parse_assignment
-from ddptui.engines.preflight_gpus import GpuInfo, problem
+from ddptui.engines.gpu_checks import GpuInfo, problem
 from ddptui.host.folders import lab_root
 from ddptui.host.gpus import Build, Driver, HostGpu
 from ddptui.report.preset_columns import differs, facts

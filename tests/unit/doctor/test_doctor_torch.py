@@ -9,7 +9,7 @@ from ddptui.doctor import gpus as doctor
 from ddptui.doctor import torch
 from ddptui.doctor.finding import Finding
 from ddptui.engines import checks
-from ddptui.engines.preflight_gpus import GpuInfo
+from ddptui.engines.gpu_checks import GpuInfo
 from ddptui.host import gpus
 from ddptui.host.gpus import Build, Driver, HostGpu
 from ddptui.host.rank_side import Child, NoAnswer

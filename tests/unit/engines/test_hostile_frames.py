@@ -14,9 +14,9 @@ import zmq
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ddptui.engines import gate
-from ddptui.engines import hub as module
-from ddptui.engines.hub import Hub
+from ddptui.engines import rank_server as module
+from ddptui.engines import sockets
+from ddptui.engines.rank_server import RankServer
 from ddptui.findings.compare import RunningResults
 from ddptui.findings.repeat import RepeatOutcome, outcome_of_messages
 from ddptui.live.fold import fold
@@ -39,13 +39,13 @@ Connect = Callable[[], Socket]
 
 
 @pytest.fixture
-def hub() -> Iterator[Hub]:
-    with Hub(RANKS) as hub:
+def hub() -> Iterator[RankServer]:
+    with RankServer(RANKS) as hub:
         yield hub
 
 
 @pytest.fixture
-def connect(hub: Hub) -> Iterator[Connect]:
+def connect(hub: RankServer) -> Iterator[Connect]:
     """Somebody who has found the socket."""
     context: zmq.Context[Socket] = zmq.Context()
     with ExitStack() as open_peers:
@@ -66,7 +66,7 @@ def packed(*messages: RankMessage) -> bytes:
     return msgspec.msgpack.encode(messages)
 
 
-def heard_until(hub: Hub, refused: int) -> list[RankMessage]:
+def heard_until(hub: RankServer, refused: int) -> list[RankMessage]:
     """What the hub hears until it has refused so much."""
     heard: list[RankMessage] = []
     while hub.refused < refused:
@@ -77,7 +77,7 @@ def heard_until(hub: Hub, refused: int) -> list[RankMessage]:
     return heard
 
 
-def frames_of_a_stranger(hub: Hub, chance: random.Random) -> Iterator[bytes]:
+def frames_of_a_stranger(hub: RankServer, chance: random.Random) -> Iterator[bytes]:
     """Of every kind, without end: noise, sound words without a token, the token with what does not fit, and replays."""
     sound = packed(ready(0), step(0))
     replayed = packed(hello(0, token=hub.token))
@@ -98,7 +98,7 @@ def frames_of_a_stranger(hub: Hub, chance: random.Random) -> Iterator[bytes]:
         )
 
 
-def test_a_flood_of_hostile_frames_is_counted_and_the_ranks_are_heard(hub: Hub, connect: Connect) -> None:
+def test_a_flood_of_hostile_frames_is_counted_and_the_ranks_are_heard(hub: RankServer, connect: Connect) -> None:
     ranks = [connect() for _ in range(RANKS)]
     for rank, own in enumerate(ranks):
         own.send(packed(hello(rank, token=hub.token)))
@@ -124,7 +124,7 @@ def test_a_flood_of_hostile_frames_is_counted_and_the_ranks_are_heard(hub: Hub, 
     assert psutil.Process().memory_info().rss - begin < MOST_GROWTH
 
 
-def knock(hub: Hub) -> socket.socket:
+def knock(hub: RankServer) -> socket.socket:
     stranger = socket.socket(socket.AF_UNIX)
     try:
         stranger.connect(hub.endpoint.removeprefix("ipc://"))
@@ -134,13 +134,13 @@ def knock(hub: Hub) -> socket.socket:
     return stranger
 
 
-def knock_until_nobody_opens(hub: Hub, strangers: ExitStack) -> None:
+def knock_until_nobody_opens(hub: RankServer, strangers: ExitStack) -> None:
     for _ in range(1000):
         strangers.enter_context(knock(hub))
         hub.receive(0)
 
 
-def test_before_files_run_out_the_door_is_shut_and_opens_again(hub: Hub, connect: Connect) -> None:
+def test_before_files_run_out_the_door_is_shut_and_opens_again(hub: RankServer, connect: Connect) -> None:
     """libzmq aborts the process when a connection comes that it has no file for."""
     rank = connect()
     rank.send(packed(hello(0, token=hub.token)))
@@ -159,7 +159,7 @@ def test_before_files_run_out_the_door_is_shut_and_opens_again(hub: Hub, connect
     assert heard == [hello(1, token=hub.token)]
 
 
-def test_who_never_reads_does_not_hold_up_the_console(hub: Hub, connect: Connect) -> None:
+def test_who_never_reads_does_not_hold_up_the_console(hub: RankServer, connect: Connect) -> None:
     deaf, rank = connect(), connect()
     for number, own in enumerate((deaf, rank)):
         own.send(packed(hello(number, token=hub.token)))
@@ -171,7 +171,9 @@ def test_who_never_reads_does_not_hold_up_the_console(hub: Hub, connect: Connect
     assert rank.poll(SOON_MS)
 
 
-def test_the_largest_frame_comes_through_and_a_larger_one_ends_the_connection(hub: Hub, connect: Connect) -> None:
+def test_the_largest_frame_comes_through_and_a_larger_one_ends_the_connection(
+    hub: RankServer, connect: Connect
+) -> None:
     rank = connect()
     rank.send(packed(hello(0, token=hub.token)))
     hub.receive(SOON_MS)
@@ -184,7 +186,7 @@ def test_the_largest_frame_comes_through_and_a_larger_one_ends_the_connection(hu
     assert hub.refused == 1
 
 
-def test_what_is_decoded_at_once_is_bounded(hub: Hub, connect: Connect) -> None:
+def test_what_is_decoded_at_once_is_bounded(hub: RankServer, connect: Connect) -> None:
     """A rank that says much is heard in turns, so that the console can do other things."""
     rank = connect()
     rank.send(packed(hello(0, token=hub.token)))
@@ -196,7 +198,7 @@ def test_what_is_decoded_at_once_is_bounded(hub: Hub, connect: Connect) -> None:
     heard = []
     while sum(heard) < 4 * len(messages):
         heard.append(len(hub.receive(SOON_MS)))
-    assert max(heard) <= (gate.MOST_BYTES_AT_ONCE // len(packed(*messages)) + 1) * len(messages)
+    assert max(heard) <= (sockets.MOST_BYTES_AT_ONCE // len(packed(*messages)) + 1) * len(messages)
 
 
 # Anything of the right types

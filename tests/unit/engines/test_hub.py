@@ -17,9 +17,9 @@ import zmq
 from msgspec.structs import replace
 
 from ddptui.config.trial import Bottleneck
-from ddptui.engines import gate
-from ddptui.engines.gate import LAST_PORT, TRIES, bind_near
-from ddptui.engines.hub import MOST_BYTES_OF_A_STRANGER, Hub
+from ddptui.engines import sockets
+from ddptui.engines.rank_server import MOST_BYTES_OF_A_STRANGER, RankServer
+from ddptui.engines.sockets import LAST_PORT, TRIES, bind_near
 from ddptui.host.folders import LOCK, TemporaryFolder
 from ddptui.wire.connection import KEYS_VARIABLE, PeerKeys, use_keys
 from ddptui.wire.messages import Failed, Heartbeat, Position, RankMessage, Step
@@ -31,15 +31,15 @@ NEVER_MS = 100  # for what must not
 
 
 @pytest.fixture
-def hub(request: pytest.FixtureRequest) -> Iterator[Hub]:
-    with Hub(world_size=getattr(request, "param", 2)) as hub:
+def hub(request: pytest.FixtureRequest) -> Iterator[RankServer]:
+    with RankServer(world_size=getattr(request, "param", 2)) as hub:
         yield hub
 
 
 class Peer:
     """A rank's socket, with nothing of a rank behind it."""
 
-    def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]", hub: Hub) -> None:
+    def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]", hub: RankServer) -> None:
         self._hub = hub
         self.socket = context.socket(zmq.DEALER)
         self.socket.setsockopt(zmq.LINGER, 0)
@@ -60,7 +60,7 @@ class Peer:
 
 
 @pytest.fixture
-def peer(hub: Hub) -> Iterator[Callable[[], Peer]]:
+def peer(hub: RankServer) -> Iterator[Callable[[], Peer]]:
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     with ExitStack() as open_peers:
 
@@ -76,7 +76,7 @@ def peer(hub: Hub) -> Iterator[Callable[[], Peer]]:
 MakePeer = Callable[[], Peer]
 
 
-def test_what_a_rank_with_the_token_says_comes_through_in_order(hub: Hub, peer: MakePeer) -> None:
+def test_what_a_rank_with_the_token_says_comes_through_in_order(hub: RankServer, peer: MakePeer) -> None:
     rank, words = peer(), hello(1, token=hub.token)
     assert rank.say(words, ready(1), step(1)) == [words, ready(1), step(1)]
     said = [step(1, number) for number in range(5)]
@@ -86,7 +86,7 @@ def test_what_a_rank_with_the_token_says_comes_through_in_order(hub: Hub, peer: 
     assert (hub.hellos, hub.refused) == ({1: words}, 0)
 
 
-def test_a_wrong_token_is_refused_and_not_answered(hub: Hub, peer: MakePeer) -> None:
+def test_a_wrong_token_is_refused_and_not_answered(hub: RankServer, peer: MakePeer) -> None:
     stranger = peer()
     for token in ("guessed", "gefühlt", "", hub.token[:-1]):
         assert stranger.say(hello(0, token=token)) == []
@@ -94,7 +94,7 @@ def test_a_wrong_token_is_refused_and_not_answered(hub: Hub, peer: MakePeer) -> 
     assert stranger.heard(NEVER_MS) is None
 
 
-def test_nobody_speaks_before_the_hello(hub: Hub, peer: MakePeer) -> None:
+def test_nobody_speaks_before_the_hello(hub: RankServer, peer: MakePeer) -> None:
     assert peer().say(step(0)) == []
     assert peer().say(step(0), hello(0, token=hub.token)) == []
     assert peer().say() == []
@@ -111,14 +111,16 @@ def test_nobody_speaks_before_the_hello(hub: Hub, peer: MakePeer) -> None:
         ({"world_size": 3}, "rank 0 of 3 connected to a launch of 2 ranks"),
     ],
 )
-def test_a_rank_that_does_not_fit_is_told_to_stop(hub: Hub, peer: MakePeer, changes: dict[str, int], why: str) -> None:
+def test_a_rank_that_does_not_fit_is_told_to_stop(
+    hub: RankServer, peer: MakePeer, changes: dict[str, int], why: str
+) -> None:
     rank = peer()
     assert rank.say(hello(token=hub.token, **changes)) == []
     assert rank.heard() == Stop(why=why)
     assert (hub.refused, hub.hellos) == (1, {})
 
 
-def test_a_rank_that_is_here_already_is_not_replaced(hub: Hub, peer: MakePeer) -> None:
+def test_a_rank_that_is_here_already_is_not_replaced(hub: RankServer, peer: MakePeer) -> None:
     first, second = peer(), peer()
     first.say(hello(0, token=hub.token, pid=1))
     assert second.say(hello(0, token=hub.token, pid=2)) == []
@@ -129,7 +131,9 @@ def test_a_rank_that_is_here_already_is_not_replaced(hub: Hub, peer: MakePeer) -
 
 
 @pytest.mark.parametrize("hub", [0], indirect=True)
-def test_ranks_that_were_started_again_take_their_places_and_count_their_steps_on(hub: Hub, peer: MakePeer) -> None:
+def test_ranks_that_were_started_again_take_their_places_and_count_their_steps_on(
+    hub: RankServer, peer: MakePeer
+) -> None:
     def comes(rank: int, *numbers: int) -> Peer:
         made = peer()
         said = made.say(hello(rank, token=hub.token), *(step(rank, number) for number in numbers))
@@ -168,7 +172,7 @@ def test_ranks_that_were_started_again_take_their_places_and_count_their_steps_o
     assert steps[-1] == [13]
 
 
-def test_a_rank_cannot_speak_for_another(hub: Hub, peer: MakePeer) -> None:
+def test_a_rank_cannot_speak_for_another(hub: RankServer, peer: MakePeer) -> None:
     liar, other = peer(), peer()
     liar.say(hello(0, token=hub.token))
     other.say(hello(1, token=hub.token))
@@ -190,7 +194,7 @@ GARBAGE = {
 
 
 @pytest.mark.parametrize("garbage", GARBAGE.values(), ids=GARBAGE.keys())
-def test_garbage_is_refused_from_strangers_and_from_ranks(hub: Hub, peer: MakePeer, garbage: bytes) -> None:
+def test_garbage_is_refused_from_strangers_and_from_ranks(hub: RankServer, peer: MakePeer, garbage: bytes) -> None:
     assert peer().send(garbage) == []
     assert hub.refused == 1
     rank = peer()
@@ -200,7 +204,7 @@ def test_garbage_is_refused_from_strangers_and_from_ranks(hub: Hub, peer: MakePe
     assert rank.say(step(0)) == [step(0)]
 
 
-def test_of_a_stranger_no_long_frame_is_read(hub: Hub, peer: MakePeer) -> None:
+def test_of_a_stranger_no_long_frame_is_read(hub: RankServer, peer: MakePeer) -> None:
     stranger, words = peer(), hello(0, token=hub.token)
     assert stranger.say(words, *[step(0)] * (MOST_BYTES_OF_A_STRANGER // 100)) == []
     assert (hub.refused, hub.first_refusal) == (1, "a first message that is too long")
@@ -209,7 +213,7 @@ def test_of_a_stranger_no_long_frame_is_read(hub: Hub, peer: MakePeer) -> None:
     assert stranger.say(*long) == long
 
 
-def test_the_console_can_tell_all_ranks_or_some_or_nobody(hub: Hub, peer: MakePeer) -> None:
+def test_the_console_can_tell_all_ranks_or_some_or_nobody(hub: RankServer, peer: MakePeer) -> None:
     hub.send(Stop(why="nobody is here"))
     hub.send(Stop(why="enough"), ranks=[0, 1, 7])
     ranks = [peer(), peer()]
@@ -230,7 +234,7 @@ def test_the_console_can_tell_all_ranks_or_some_or_nobody(hub: Hub, peer: MakePe
     assert stranger.heard(NEVER_MS) is None
 
 
-def folder_of(hub: Hub) -> Path:
+def folder_of(hub: RankServer) -> Path:
     return Path(hub.endpoint.removeprefix("ipc://")).parent
 
 
@@ -240,7 +244,7 @@ def test_only_this_user_can_enter_the_folder_of_the_socket_and_it_goes_with_the_
 ) -> None:
     (tmp_path / name).mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / name))
-    with Hub(world_size=1) as hub:
+    with RankServer(world_size=1) as hub:
         assert len(hub.endpoint) < 107
         assert stat.S_IMODE(folder_of(hub).stat().st_mode) == 0o700
         assert {path.name for path in folder_of(hub).iterdir()} == {"hub", LOCK}
@@ -253,10 +257,10 @@ def test_a_hub_that_cannot_be_opened_leaves_nothing_behind(
     at: tuple[str, int] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = TemporaryFolder("long" * 25, tmp_path)
-    monkeypatch.setattr("ddptui.engines.hub._new_folder", lambda: folder)
+    monkeypatch.setattr("ddptui.engines.rank_server._new_folder", lambda: folder)
     threads = threading.enumerate()
     with pytest.raises(OSError, match=r"longer than|assign requested address"):
-        Hub(world_size=1, at=at)
+        RankServer(world_size=1, at=at)
     assert not folder.path.exists()
     assert threading.enumerate() == threads
 
@@ -271,8 +275,8 @@ GREETING = 64  # bytes: what ZeroMQ says to whoever connects, the same to all
 
 
 @pytest.fixture
-def tcp_hub() -> Iterator[Hub]:
-    with Hub(1, at=("127.0.0.1", FIRST_PORT)) as hub:
+def tcp_hub() -> Iterator[RankServer]:
+    with RankServer(1, at=("127.0.0.1", FIRST_PORT)) as hub:
         yield hub
 
 
@@ -283,7 +287,7 @@ def context() -> Iterator["zmq.Context[zmq.Socket[bytes]]"]:
     context.term()
 
 
-def connected(context: "zmq.Context[zmq.Socket[bytes]]", hub: Hub, keys: PeerKeys | None) -> "zmq.Socket[bytes]":
+def connected(context: "zmq.Context[zmq.Socket[bytes]]", hub: RankServer, keys: PeerKeys | None) -> "zmq.Socket[bytes]":
     peer = context.socket(zmq.DEALER)
     peer.setsockopt(zmq.LINGER, 0)
     if keys:
@@ -292,7 +296,7 @@ def connected(context: "zmq.Context[zmq.Socket[bytes]]", hub: Hub, keys: PeerKey
     return peer
 
 
-def keys_of(hub: Hub) -> PeerKeys:
+def keys_of(hub: RankServer) -> PeerKeys:
     return PeerKeys.read(hub.rank_environment[KEYS_VARIABLE])
 
 
@@ -307,7 +311,7 @@ def packed(message: RankMessage) -> bytes:
 
 @pytest.mark.parametrize("stranger", ["no keys", "another server's key", "a pair of its own"])
 def test_who_has_not_the_keys_gets_nothing_in_and_nothing_out(
-    tcp_hub: Hub, context: "zmq.Context[zmq.Socket[bytes]]", stranger: str
+    tcp_hub: RankServer, context: "zmq.Context[zmq.Socket[bytes]]", stranger: str
 ) -> None:
     right = keys_of(tcp_hub)
     keys = {
@@ -329,7 +333,7 @@ def test_who_has_not_the_keys_gets_nothing_in_and_nothing_out(
         assert msgspec.msgpack.decode(rank.recv(), type=Alive) == Alive()
 
 
-def test_bytes_that_are_no_zeromq_get_a_greeting_and_no_more(tcp_hub: Hub) -> None:
+def test_bytes_that_are_no_zeromq_get_a_greeting_and_no_more(tcp_hub: RankServer) -> None:
     host, port = tcp_hub.endpoint.removeprefix("tcp://").split(":")
     with socket.create_connection((host, int(port))) as raw:
         raw.settimeout(HANDSHAKES_MS / 1000)
@@ -345,7 +349,7 @@ def test_bytes_that_are_no_zeromq_get_a_greeting_and_no_more(tcp_hub: Hub) -> No
     assert tcp_hub.token.encode() not in got
 
 
-def knocked_at(hub: Hub, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def knocked_at(hub: RankServer, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the hub look at its door with this limit of open files."""
     monkeypatch.setattr(hub.socket, "_most", most)
     monkeypatch.setattr(hub.socket, "_has_new_connection", lambda: True)
@@ -356,7 +360,7 @@ def knocked_at(hub: Hub, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_when_the_door_is_shut_who_is_inside_stays_and_nobody_comes_in(
     context: "zmq.Context[zmq.Socket[bytes]]", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Hub(2, at=("127.0.0.1", FIRST_PORT)) as hub, closing(connected(context, hub, keys_of(hub))) as rank:
+    with RankServer(2, at=("127.0.0.1", FIRST_PORT)) as hub, closing(connected(context, hub, keys_of(hub))) as rank:
         first, second = (hello(number, token=hub.token, world_size=2) for number in (0, 1))
         rank.send(packed(first))
         assert hub.receive(SOON_MS) == [first]
@@ -379,14 +383,14 @@ def test_a_hub_has_keys_and_a_port_of_its_own_and_once_closed_leaves_the_port_fr
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def open_and_close(port: int) -> str:
-        with Hub(1, at=("127.0.0.1", port)) as hub:
+        with RankServer(1, at=("127.0.0.1", port)) as hub:
             knocked_at(hub, 0, monkeypatch)
             knocked_at(hub, 100_000, monkeypatch)
             with socket.create_connection(("127.0.0.1", int(hub.endpoint.rsplit(":", 1)[1]))) as raw:
                 assert raw.recv(1)
             return hub.endpoint
 
-    with Hub(1, at=("127.0.0.1", FIRST_PORT)) as one, Hub(1, at=("127.0.0.1", FIRST_PORT)) as other:
+    with RankServer(1, at=("127.0.0.1", FIRST_PORT)) as one, RankServer(1, at=("127.0.0.1", FIRST_PORT)) as other:
         assert one.endpoint != other.endpoint
         assert not {*keys_of(one), one.token} & {*keys_of(other), other.token}
         assert len(one.token) >= 32
@@ -413,7 +417,7 @@ def test_where_all_ports_are_taken_it_says_so_and_tries_none_beyond_the_last(
             bind_near(last, "127.0.0.1", ALL_TAKEN)
         with pytest.raises(OSError, match="address"):
             bind_near(last, "203.0.113.9", ALL_TAKEN)
-        monkeypatch.setattr(gate, "create_server", is_taken)
+        monkeypatch.setattr(sockets, "create_server", is_taken)
         with pytest.raises(OSError, match="from 65530 to 65535 are taken"):
             bind_near(last, "127.0.0.1", 65_530)
     assert tried == list(range(65_530, LAST_PORT + 1))

@@ -15,10 +15,10 @@ import pytest
 from ddptui.config.fields import choices
 from ddptui.config.trial import LaunchMode, Trial
 from ddptui.config.values import from_arguments, make_trial
-from ddptui.engines import command as launch
-from ddptui.engines.hub import Hub
+from ddptui.engines import base as launch
 from ddptui.engines.local import engine
 from ddptui.engines.local.warm import WarmParent
+from ddptui.engines.rank_server import RankServer
 from ddptui.host.folders import lab_root
 from ddptui.host.machine import HEAP, SPINS, TUNABLES, WAITING, describe, heap_limits, openmp_waits
 from ddptui.store.journal import RepeatJournal
@@ -59,7 +59,7 @@ COMMANDS: dict[str, tuple[dict[str, Any], list[str]]] = {
 @pytest.mark.usefixtures("torch_with_launch")
 @pytest.mark.parametrize(("values", "command"), COMMANDS.values(), ids=COMMANDS.keys())
 def test_the_command_of_each_launch_mode(values: dict[str, Any], command: list[str]) -> None:
-    assert launch.command(make_trial(values), "py") == command
+    assert launch.rank_command(make_trial(values), "py") == command
 
 
 LAB_MODES = [mode for mode in choices("launch") if mode != "command"]
@@ -69,14 +69,14 @@ def test_a_torch_without_its_launch_module_is_asked_for_run(torch_with_launch: P
     assert launch.torch_launcher() == TORCH_MODULE
     (torch_with_launch / "distributed" / "launch.py").unlink()
     assert launch.torch_launcher() == "torch.distributed.run"
-    assert launch.command(make_trial({"launch": "launch"}), "py")[2] == "torch.distributed.run"
+    assert launch.rank_command(make_trial({"launch": "launch"}), "py")[2] == "torch.distributed.run"
 
 
 @pytest.mark.parametrize("mode", LAB_MODES)
 def test_what_a_command_says_makes_the_trial_again(mode: LaunchMode) -> None:
     """As the entry point reads it: it knows its launch mode, and torch's launcher tells how many ranks there are."""
     trial = make_trial({"launch": mode, "epochs": 2, "momentum": 0.25})
-    said = [word for word in launch.command(trial, "py") if "=" in word and not word.startswith("--")]
+    said = [word for word in launch.rank_command(trial, "py") if "=" in word and not word.startswith("--")]
     assert from_arguments([*said, f"launch={mode}"]) == trial
 
 
@@ -94,7 +94,7 @@ def test_ranks_share_the_cores(
 ) -> None:
     for name in (*WAITING, *HEAP, TUNABLES):
         monkeypatch.delenv(name, raising=False)
-    assert launch.environment(make_trial(values), cores) == {
+    assert launch.rank_environment(make_trial(values), cores) == {
         "PYTHONPATH": str(lab_root()),
         "OMP_NUM_THREADS": threads,
         "GOMP_SPINCOUNT": SPINS,
@@ -104,7 +104,7 @@ def test_ranks_share_the_cores(
 
 def test_openmp_in_a_rank_waits_as_it_is_told() -> None:
     """torch's own OpenMP says with what it has started."""
-    variables = launch.environment(make_trial({}), 2) | {"OMP_DISPLAY_ENV": "VERBOSE"}
+    variables = launch.rank_environment(make_trial({}), 2) | {"OMP_DISPLAY_ENV": "VERBOSE"}
     command = [sys.executable, "-c", "import torch"]
     said = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, check=True).stderr
     if "GOMP_SPINCOUNT" not in said:
@@ -131,7 +131,7 @@ def test_how_threads_wait_and_what_memory_is_kept_is_the_users_choice(
         monkeypatch.delenv(other, raising=False)
     monkeypatch.setenv(name, value)
     expected = HEAP if is_ours else {name: value}
-    given = launch.environment(make_trial({}), 2)
+    given = launch.rank_environment(make_trial({}), 2)
     assert {other: given[other] for other in variables if other in given} == expected
     assert describe()[kind] == " ".join(f"{name}={value}" for name, value in expected.items())
 
@@ -172,7 +172,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Told:
     monkeypatch.delenv(engine.COMPILED, raising=False)
 
     def tell(trial: Trial, run: Path) -> Mapping[str, str]:
-        with Hub(1) as hub:
+        with RankServer(1) as hub:
             local = engine.LocalEngine(run, WarmParent())
             local.start(trial, [], RepeatJournal(run / "trial-a" / "repeat-1", 1, io.BytesIO()), hub)
         return started[-1]

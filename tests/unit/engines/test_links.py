@@ -11,8 +11,8 @@ from ddptui.config.parser import PresetError
 from ddptui.config.preset import Links, links_of
 from ddptui.config.trial import Trial, TrialError
 from ddptui.config.values import describe_bottleneck, from_arguments, make_trial, to_arguments
-from ddptui.engines import command as launch
-from ddptui.engines import preflight
+from ddptui.engines import base as launch
+from ddptui.engines import checks
 from ddptui.engines.local import links
 from ddptui.store.presets import load
 from tests.support.builders import preset_of
@@ -91,7 +91,7 @@ def test_ranks_meet_where_the_launcher_is() -> None:
         "10.77.0.254", "eth0", "=eth0",
     )  # fmt: skip
     assert {told[f"NCCL_{way}_DISABLE"] for way in ("P2P", "SHM", "IB")} == {"1"}  # all ranks are on one host
-    command = launch.command(trial(SLOW, launch="launch"), "python", part)
+    command = launch.rank_command(trial(SLOW, launch="launch"), "python", part)
     assert {"--nnodes=1", "--node_rank=0", "--master_addr=10.77.0.254", "--master_port=29500"} <= set(command)
 
 
@@ -147,7 +147,7 @@ def test_a_rank_whose_network_is_no_network_says_so(monkeypatch: pytest.MonkeyPa
 
 def refusal() -> str:
     with pytest.raises(PresetError) as refused:
-        preflight.prepare(preset_of({"trial": [{"name": "a", "bottleneck": [SLOW]}]}))
+        checks.prepare(preset_of({"trial": [{"name": "a", "bottleneck": [SLOW]}]}))
     return str(refused.value)
 
 

@@ -20,9 +20,8 @@ from hypothesis import strategies as st
 from ddptui import __version__
 from ddptui.config.preset import EngineOptions
 from ddptui.engines.join import engine as join_engine
-from ddptui.engines.join import node_hub
-from ddptui.engines.join.engine import JoinEngine
-from ddptui.engines.join.node_hub import NodeHub
+from ddptui.engines.join import engine as node_hub
+from ddptui.engines.join.engine import JoinEngine, NodeHub
 from ddptui.engines.join.ticket import MARK, Ticket, TicketError, read_ticket
 from ddptui.host.folders import write_private
 from ddptui.host.network import Interface
@@ -252,7 +251,7 @@ def test_a_ticket_with_which_no_node_can_connect_is_refused(damage: dict[str, An
 NODE_ENDS_S = 60  # far less than a node waits for a console that is silent between launches
 CONSOLE = """
 import os, sys
-from ddptui.engines.join.node_hub import NodeHub
+from ddptui.engines.join.engine import NodeHub
 hub = NodeHub("a-run", 1, "127.0.0.1", 23_500)
 print(hub.ticket.spell(), flush=True)
 while hub.missing:

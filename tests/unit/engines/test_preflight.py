@@ -16,9 +16,9 @@ from ddptui.config.checks import NO_SENDING
 from ddptui.config.parser import PresetError, parse
 from ddptui.config.trial import Trial, TrialError
 from ddptui.config.values import make_trial, parse_assignment
-from ddptui.engines import checks, command, preflight, preflight_gpus
+from ddptui.engines import base, checks, gpu_checks
 from ddptui.engines.checks import CHECKS, no_compiler
-from ddptui.engines.preflight_gpus import GpuInfo, problem, wants_to_know, without_gpus
+from ddptui.engines.gpu_checks import GpuInfo, problem, wants_to_know, without_gpus
 from ddptui.host import gpus
 from ddptui.host.folders import lab_root
 from ddptui.host.gpus import Build, Driver, HostGpu
@@ -30,7 +30,7 @@ RUINOUS = "raise SystemExit('this module was run')\n"
 
 def settle(**fields: Any) -> None:
     kind = "primitives" if "primitives" in fields else "training"
-    preflight.prepare(preset_of({"kind": kind, "trial": [{"name": "a", **fields}]}))
+    checks.prepare(preset_of({"kind": kind, "trial": [{"name": "a", **fields}]}))
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ def test_the_current_folder_is_not_where_ranks_look(tmp_path: Path, monkeypatch:
 def test_ranks_look_where_the_lab_is_then_where_users_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["mine", "/theirs", str(lab_root())]))
-    path = command.environment(make_trial({}), 2)["PYTHONPATH"]
+    path = base.rank_environment(make_trial({}), 2)["PYTHONPATH"]
     assert path.split(os.pathsep) == [str(lab_root()), str(tmp_path / "mine"), "/theirs"]
 
 
@@ -359,7 +359,7 @@ def test_trials_that_are_alike_anyway_take_nothing_away_and_what_would_be_refuse
 def machine(monkeypatch: pytest.MonkeyPatch) -> list[GpuInfo]:
     """The machine that is found: the last entry."""
     found = [NO_GPU]
-    monkeypatch.setattr(preflight_gpus, "look_at_gpus", lambda: found[-1])
+    monkeypatch.setattr(gpu_checks, "look_at_gpus", lambda: found[-1])
     return found
 
 
@@ -368,40 +368,40 @@ TWO = {"trial": [{"name": "cpu"}, {"name": "gpus", "device": "cuda"}]}
 
 def test_a_later_trial_is_refused_before_the_first_one_starts(machine: list[GpuInfo]) -> None:
     with pytest.raises(PresetError, match=r"^made, trial gpus: device: 'cuda' needs an NVIDIA GPU"):
-        preflight.prepare(preset_of(TWO))
+        checks.prepare(preset_of(TWO))
     machine.append(with_gpus(2))
-    assert [trial.name for trial in preflight.prepare(preset_of(TWO)).trials] == ["cpu", "gpus"]
+    assert [trial.name for trial in checks.prepare(preset_of(TWO)).trials] == ["cpu", "gpus"]
 
 
 @pytest.mark.usefixtures("machine")
 def test_a_preset_about_gpus_is_not_sent_to_the_cpu() -> None:
     alone = {"trial": [{"name": "gpus", "device": "cuda"}]}
     with pytest.raises(PresetError, match=r", or `--set device=cpu`$"):
-        preflight.prepare(preset_of(alone))
+        checks.prepare(preset_of(alone))
     with pytest.raises(PresetError, match=r"what a machine has\)$"):
-        preflight.prepare(preset_of({**alone, "group": "GPUs"}))
+        checks.prepare(preset_of({**alone, "group": "GPUs"}))
 
 
 @pytest.mark.usefixtures("machine")
 def test_what_is_only_shown_need_not_run_here() -> None:
-    preflight.prepare(preset_of(TWO), to_be_started=False)
-    preflight.prepare(preset_of({**TWO, "engine": {"name": "join", "interface": "lo"}}), to_be_started=False)
+    checks.prepare(preset_of(TWO), to_be_started=False)
+    checks.prepare(preset_of({**TWO, "engine": {"name": "join", "interface": "lo"}}), to_be_started=False)
 
 
 def test_nobody_looks_at_gpus_for_trials_that_want_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(gpus.VISIBLE, "5")
-    found = preflight_gpus.look_at_gpus()
+    found = gpu_checks.look_at_gpus()
     assert (found.surely_none, found.build, found.visible) == (gpus.surely_none(), gpus.built_for(), "5")
-    monkeypatch.setattr(preflight_gpus, "look_at_gpus", lambda: pytest.fail("it looked"))
-    preflight.prepare(preset_of({"trial": [{"name": "a"}, {"name": "b", "launch": "dp"}]}))
+    monkeypatch.setattr(gpu_checks, "look_at_gpus", lambda: pytest.fail("it looked"))
+    checks.prepare(preset_of({"trial": [{"name": "a"}, {"name": "b", "launch": "dp"}]}))
 
 
 def test_a_node_that_joined_looks_at_its_own_ranks(machine: list[GpuInfo]) -> None:
     trial = make_trial({"name": "a", "device": "cuda", "world_size": 4})
     machine.append(with_gpus(2))
-    assert preflight.prepare_trial(trial, local_ranks=2).world_size == 4
+    assert checks.prepare_trial(trial, local_ranks=2).world_size == 4
     with pytest.raises(PresetError, match="3 ranks need 3 GPUs, but this machine has 2"):
-        preflight.prepare_trial(trial, local_ranks=3)
+        checks.prepare_trial(trial, local_ranks=3)
     machine.append(NO_GPU)
     with pytest.raises(PresetError, match=r"this machine has none: .*what a machine has\)$"):
-        preflight.prepare_trial(trial, local_ranks=2)
+        checks.prepare_trial(trial, local_ranks=2)

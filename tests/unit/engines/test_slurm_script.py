@@ -10,9 +10,18 @@ import pytest
 from ddptui.config.preset import EngineOptions
 from ddptui.config.trial import Trial
 from ddptui.config.values import make_trial
+from ddptui.engines.slurm.job import (
+    JobRow,
+    JobStatus,
+    engine_options,
+    example,
+    job_status,
+    read_history,
+    read_queue,
+    render,
+    sbatch_options,
+)
 from ddptui.engines.slurm.keeper import SlurmError
-from ddptui.engines.slurm.script import engine_options, example, render, sbatch_options
-from ddptui.engines.slurm.states import JobRow, JobStatus, job_status, read_history, read_queue
 
 FOLDER = Path("/runs/one")
 

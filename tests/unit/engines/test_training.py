@@ -12,11 +12,11 @@ import psutil
 import pytest
 
 from ddptui.config.command_presets import preset_of
-from ddptui.engines.local.foreign import AttachedLaunch, Terms
-from ddptui.engines.local.relay import Relay
+from ddptui.engines.local.command import AttachedLaunch, WatchMode
 from ddptui.engines.local.training import (
     MOST_BYTES,
     NotRunning,
+    Relay,
     Tail,
     Training,
     hold,
@@ -93,7 +93,7 @@ def test_a_training_can_be_watched_again_as_soon_as_the_watching_has_ended(train
         hold(training)
     (tmp_path / "hub").mkdir()
     relay = Relay(Path(training.console), tmp_path / "hub", {}, Watching(), ends_training=False)
-    AttachedLaunch(held, tmp_path, relay, Terms(outlives=True)).stop()
+    AttachedLaunch(held, tmp_path, relay, WatchMode(outlives=True)).stop()
     hold(training).lock.close()
 
 

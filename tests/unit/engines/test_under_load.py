@@ -12,7 +12,7 @@ import pytest
 from ddptui.analysis import thinning
 from ddptui.analysis.launch_data import LaunchData
 from ddptui.analysis.results import RepeatResult
-from ddptui.engines.hub import Hub
+from ddptui.engines.rank_server import RankServer
 from ddptui.findings.repeat import outcome_of_messages
 from ddptui.wire.connection import HUB
 from ddptui.wire.messages import Collective, RankMessage, Slept, Step
@@ -26,7 +26,7 @@ AT_ONCE_S = 0.25  # what a machine that is busy with other things may take from 
 # Many ranks, a slow disk
 
 
-def receive(hub: Hub, count: int) -> Iterator[RankMessage]:
+def receive(hub: RankServer, count: int) -> Iterator[RankMessage]:
     while count > 0:
         messages = hub.receive(SOON_MS)
         assert messages, f"{count} messages never came"
@@ -47,13 +47,13 @@ class StuckDisk(BytesIO):
 
 
 @pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
-    with Hub(1) as hub:
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[RankServer]:
+    with RankServer(1) as hub:
         monkeypatch.setenv(HUB, hub.endpoint)
         yield hub
 
 
-def console(hub: Hub, disk: StuckDisk, count: int) -> threading.Thread:
+def console(hub: RankServer, disk: StuckDisk, count: int) -> threading.Thread:
     """What the lab does, in a thread: nobody else is to wait for it."""
 
     def keep() -> None:
@@ -65,7 +65,7 @@ def console(hub: Hub, disk: StuckDisk, count: int) -> threading.Thread:
     return thread
 
 
-def test_while_the_disk_stands_still_no_rank_does_and_nothing_is_lost(hub: Hub) -> None:
+def test_while_the_disk_stands_still_no_rank_does_and_nothing_is_lost(hub: RankServer) -> None:
     said = [hello(0, world_size=1, token=hub.token), *(step(0, number) for number in range(10_000))]
     disk, reporter, slowest = StuckDisk(), Reporter(0, heartbeat=False), 0.0
     kept = console(hub, disk, len(said))

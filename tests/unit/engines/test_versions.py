@@ -13,12 +13,11 @@ import zmq
 
 from ddptui import __version__
 from ddptui.config.trial import Trial
-from ddptui.engines.hub import Hub
 from ddptui.engines.join import agent
-from ddptui.engines.join.agent import join
-from ddptui.engines.join.node_hub import NodeHub
-from ddptui.engines.join.node_launch import JoinError
+from ddptui.engines.join.agent import JoinError, join
+from ddptui.engines.join.engine import NodeHub
 from ddptui.engines.join.ticket import MARK, TicketError, read_ticket
+from ddptui.engines.rank_server import RankServer
 from ddptui.host.network import Interface
 from ddptui.run.supervisor import LaunchSupervisor
 from ddptui.store.journal import RepeatJournal
@@ -54,7 +53,7 @@ OTHER_RANK = (
 
 def test_a_rank_of_another_version_is_stopped_and_its_launch_names_both_and_the_remedy(tmp_path: Path) -> None:
     launch: Any = SimpleNamespace(exit_code=-15, end_reason=lambda: None)
-    with Hub(world_size=1) as hub, connected(hub.endpoint) as rank:
+    with RankServer(world_size=1) as hub, connected(hub.endpoint) as rank:
         supervisor = LaunchSupervisor(Trial(world_size=1), hub, launch, RepeatJournal(tmp_path, 1, io.BytesIO()))
         rank.send(msgspec.msgpack.encode(hello_of_another_version(hub.token)))
         assert hub.receive(SOON_MS) == []
@@ -68,7 +67,7 @@ def test_a_rank_of_another_version_is_stopped_and_its_launch_names_both_and_the_
 
 
 def test_neither_a_stranger_nor_who_has_been_let_in_is_asked_for_its_version() -> None:
-    with Hub(world_size=2) as hub, connected(hub.endpoint) as rank, connected(hub.endpoint) as stranger:
+    with RankServer(world_size=2) as hub, connected(hub.endpoint) as rank, connected(hub.endpoint) as stranger:
         stranger.send(msgspec.msgpack.encode(hello_of_another_version("guessed")))
         assert hub.receive(SOON_MS) == []
         assert (hub.refused, hub.first_refusal) == (1, "a connection without this launch's token")

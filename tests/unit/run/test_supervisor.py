@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from ddptui.config.trial import Bottleneck, Trial
 from ddptui.diagnosis.positions import Stall
 from ddptui.engines.base import Launch
-from ddptui.engines.hub import Hub
+from ddptui.engines.rank_server import RankServer
 from ddptui.host.load import LoadMeter
 from ddptui.run import lab, quiet, sampling, supervisor
 from ddptui.run.lab import Controls
@@ -34,7 +34,7 @@ PATIENT_MS = 10_000  # both waits end with the message: on a busy machine it may
 STALL = Stall("rank 0 is in step 3, in forward; no progress for 5 s", 0)
 
 
-def supervised(hub: Hub, launch: Launch, folder: Path) -> LaunchSupervisor:
+def supervised(hub: RankServer, launch: Launch, folder: Path) -> LaunchSupervisor:
     return LaunchSupervisor(Trial(world_size=1), hub, launch, RepeatJournal(folder, 1, io.BytesIO()))
 
 
@@ -47,7 +47,7 @@ class Over(Launch):
 class UnderWay(Launch):
     """A launch that ends once so many connections were rejected."""
 
-    def __init__(self, hub: Hub, strangers: int) -> None:
+    def __init__(self, hub: RankServer, strangers: int) -> None:
         self._hub, self._strangers = hub, strangers
 
     @property
@@ -57,7 +57,7 @@ class UnderWay(Launch):
 
 def test_results_that_are_still_on_their_way_are_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "ON_THEIR_WAY_MS", PATIENT_MS)
-    with Hub(1) as hub, zmq.Context() as context, context.socket(zmq.DEALER) as rank:
+    with RankServer(1) as hub, zmq.Context() as context, context.socket(zmq.DEALER) as rank:
         rank.connect(hub.endpoint)
         rank.send(msgspec.msgpack.encode([hello(0, world_size=1, token=hub.token)]))
         launch = supervised(hub, Over(), tmp_path)
@@ -71,7 +71,7 @@ def test_results_that_are_still_on_their_way_are_waited_for(tmp_path: Path, monk
 
 
 def test_the_first_stranger_is_reported_at_once_and_the_others_are_left_for_the_end(tmp_path: Path) -> None:
-    with Hub(1) as hub, zmq.Context() as context, context.socket(zmq.DEALER) as stranger:
+    with RankServer(1) as hub, zmq.Context() as context, context.socket(zmq.DEALER) as stranger:
         launch = supervised(hub, UnderWay(hub, 4), tmp_path)
         stranger.connect(hub.endpoint)
         knock = msgspec.msgpack.encode([hello(0, world_size=1, token="wrong")])
@@ -104,7 +104,7 @@ class Watched:
         monkeypatch.setattr(time, "monotonic_ns", lambda: self.now_ns)
         launch = Over()
         monkeypatch.setattr(launch, "helpers_work", self._asked, raising=False)
-        with Hub(1) as hub:
+        with RankServer(1) as hub:
             self.supervisor = supervised(hub, launch, folder)
             hub.hellos[0] = hello(0)
         monkeypatch.setattr(self.supervisor, "_stall_detector", Still())

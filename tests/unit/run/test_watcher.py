@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from ddptui.config.command_presets import preset_of
-from ddptui.engines.hub import Hub
+from ddptui.engines.rank_server import RankServer
 from ddptui.run import supervisor, watcher
 from ddptui.run.watcher import LOST_AFTER_S, NO_STEP_S, WatchSupervisor
 from ddptui.store.journal import RepeatJournal
@@ -47,12 +47,12 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 @pytest.fixture
-def hub() -> Iterator[Hub]:
-    with Hub(0) as hub:
+def hub() -> Iterator[RankServer]:
+    with RankServer(0) as hub:
         yield hub
 
 
-def supervisor_of(hub: Hub, tmp_path: Path, *events: Event, ends_with_ranks: bool = False) -> WatchSupervisor:
+def supervisor_of(hub: RankServer, tmp_path: Path, *events: Event, ends_with_ranks: bool = False) -> WatchSupervisor:
     """events: what the processes of the command have written when the console looks for the second time."""
     waiting: list[Event] = []
     launch = SimpleNamespace(
@@ -88,7 +88,7 @@ def event(what: str = "failed", **fields: Any) -> Event:
     return msgspec.convert({"what": what, "at_ns": 1, "pid": 1, **fields}, Event)
 
 
-def test_after_a_minute_without_a_step_that_is_said_once(hub: Hub, tmp_path: Path, clock: Clock) -> None:
+def test_after_a_minute_without_a_step_that_is_said_once(hub: RankServer, tmp_path: Path, clock: Clock) -> None:
     supervisor = supervisor_of(hub, tmp_path)
     clock.passes(NO_STEP_S - 1, supervisor)
     assert notices(supervisor) == []
@@ -98,7 +98,7 @@ def test_after_a_minute_without_a_step_that_is_said_once(hub: Hub, tmp_path: Pat
     assert notices(supervisor) == []
 
 
-def test_elsewhere_nothing_is_said_before_the_first_rank(hub: Hub, tmp_path: Path, clock: Clock) -> None:
+def test_elsewhere_nothing_is_said_before_the_first_rank(hub: RankServer, tmp_path: Path, clock: Clock) -> None:
     supervisor = supervisor_of(hub, tmp_path, ends_with_ranks=True)
     clock.passes(10 * NO_STEP_S, supervisor)
     assert (notices(supervisor), supervisor.is_over()) == ([], False)
@@ -111,7 +111,9 @@ def test_elsewhere_nothing_is_said_before_the_first_rank(hub: Hub, tmp_path: Pat
     assert supervisor.ended().error == "1 rank connected, but no step of an optimizer was seen"
 
 
-def test_silent_ranks_elsewhere_are_lost_unless_the_console_slept(hub: Hub, tmp_path: Path, clock: Clock) -> None:
+def test_silent_ranks_elsewhere_are_lost_unless_the_console_slept(
+    hub: RankServer, tmp_path: Path, clock: Clock
+) -> None:
     supervisor = supervisor_of(hub, tmp_path, ends_with_ranks=True)
     supervisor.add([hello(0), step(0, 0)])
     clock.now += 5 * LOST_AFTER_S  # in one leap
@@ -122,7 +124,7 @@ def test_silent_ranks_elsewhere_are_lost_unless_the_console_slept(hub: Hub, tmp_
     assert supervisor.ended().error == "no message from its ranks for 60 s: they were killed, or cannot be reached"
 
 
-def test_ranks_started_again_have_yet_to_train_and_why_is_said(hub: Hub, tmp_path: Path, clock: Clock) -> None:
+def test_ranks_started_again_have_yet_to_train_and_why_is_said(hub: RankServer, tmp_path: Path, clock: Clock) -> None:
     supervisor = supervisor_of(hub, tmp_path, ends_with_ranks=True)
     hub.world_size = 2
     supervisor.add([hello(0), hello(1), step(0), step(1), done(0), failed(1, "RuntimeError: out of data")])
@@ -140,7 +142,9 @@ def test_ranks_started_again_have_yet_to_train_and_why_is_said(hub: Hub, tmp_pat
     assert supervisor.ended().failure is None  # the failure of the attempt before is over
 
 
-def test_a_rank_that_has_failed_elsewhere_is_waited_for_until_lost(hub: Hub, tmp_path: Path, clock: Clock) -> None:
+def test_a_rank_that_has_failed_elsewhere_is_waited_for_until_lost(
+    hub: RankServer, tmp_path: Path, clock: Clock
+) -> None:
     supervisor = supervisor_of(hub, tmp_path, ends_with_ranks=True)
     hub.world_size = 2
     out = Failed(rank=1, at_ns=0, error="RuntimeError: out of data")
@@ -165,7 +169,7 @@ TRAINED = [hello(0), hello(1), step(0), step(1)]
 STANDS_STILL = [*TRAINED, beat(0, REDUCES), beat(1, Position(step=1), *SAVING)]
 
 
-def test_a_standstill_is_said_once_and_the_next_one_again(hub: Hub, tmp_path: Path, clock: Clock) -> None:
+def test_a_standstill_is_said_once_and_the_next_one_again(hub: RankServer, tmp_path: Path, clock: Clock) -> None:
     hub.world_size = 2
     supervisor = supervisor_of(hub, tmp_path)
     supervisor.add(STANDS_STILL)
@@ -190,7 +194,7 @@ def test_a_standstill_is_said_once_and_the_next_one_again(hub: Hub, tmp_path: Pa
     [(0.01, (), 20), (10, (), 50), (0.01, (done(1),), 20), (0.01, (done(0), done(1)), None)],
 )
 def test_a_standstill_is_longer_than_five_usual_steps_and_there_is_none_at_the_end(
-    hub: Hub, tmp_path: Path, clock: Clock, step_s: float, over: tuple[Any, ...], after_s: float | None
+    hub: RankServer, tmp_path: Path, clock: Clock, step_s: float, over: tuple[Any, ...], after_s: float | None
 ) -> None:
     supervisor = supervisor_of(hub, tmp_path)
     first = 3_000
@@ -231,7 +235,7 @@ ADDRESS = "DistNetworkError: The server socket has failed to listen on any local
     ],
 )  # fmt: skip
 def test_the_first_cause_is_found_from_what_ranks_and_launchers_report(
-    hub: Hub, tmp_path: Path, last: tuple[Any, ...], events: tuple[Event, ...], summary: str, rank: int | None
+    hub: RankServer, tmp_path: Path, last: tuple[Any, ...], events: tuple[Event, ...], summary: str, rank: int | None
 ) -> None:
     supervisor = supervisor_of(hub, tmp_path, *events)
     supervisor.add([*TRAINED, *last])
@@ -242,7 +246,7 @@ def test_the_first_cause_is_found_from_what_ranks_and_launchers_report(
     assert ended.error == ended.failure.text
 
 
-def test_a_late_rank_is_where_it_stood_when_the_others_gave_up_on_it(hub: Hub, tmp_path: Path) -> None:
+def test_a_late_rank_is_where_it_stood_when_the_others_gave_up_on_it(hub: RankServer, tmp_path: Path) -> None:
     hub.world_size = 2
     supervisor = supervisor_of(hub, tmp_path)
     supervisor.add(STANDS_STILL)
@@ -254,7 +258,7 @@ def test_a_late_rank_is_where_it_stood_when_the_others_gave_up_on_it(hub: Hub, t
 
 @pytest.mark.parametrize(("stands_s", "status"), [(0, "interrupted"), (TRIAL.stall_s + 1, "failed")])
 def test_a_training_that_is_ended_from_outside_has_not_failed_unless_it_stood_still(
-    hub: Hub, tmp_path: Path, clock: Clock, stands_s: float, status: str
+    hub: RankServer, tmp_path: Path, clock: Clock, stands_s: float, status: str
 ) -> None:
     unseen = supervisor_of(hub, tmp_path)
     clock.passes(NO_STEP_S, unseen)
@@ -275,7 +279,9 @@ def test_a_training_that_is_ended_from_outside_has_not_failed_unless_it_stood_st
     ("code", "status"),
     [(0, "ok"), (1, "failed"), (-signal.SIGINT, "interrupted"), (128 + signal.SIGINT, "interrupted")],
 )
-def test_a_silent_end_is_no_failure_if_the_command_ends_well(hub: Hub, tmp_path: Path, code: int, status: str) -> None:
+def test_a_silent_end_is_no_failure_if_the_command_ends_well(
+    hub: RankServer, tmp_path: Path, code: int, status: str
+) -> None:
     supervisor = supervisor_of(hub, tmp_path)
     supervisor.add([hello(0), hello(1), step(0), step(1), failed(0, ""), failed(1, "")])  # as by os._exit
     ends(supervisor, code)
@@ -283,7 +289,7 @@ def test_a_silent_end_is_no_failure_if_the_command_ends_well(hub: Hub, tmp_path:
     assert (ended.status, ended.failure is None) == (status, status != "failed")
 
 
-def test_the_exit_code_of_a_command_that_is_a_rank_itself_is_the_ranks(hub: Hub, tmp_path: Path) -> None:
+def test_the_exit_code_of_a_command_that_is_a_rank_itself_is_the_ranks(hub: RankServer, tmp_path: Path) -> None:
     supervisor = supervisor_of(hub, tmp_path)
     supervisor.add([hello(0, world_size=1), step(0), failed(0, "")])
     supervisor.launch.pid = 100  # type: ignore[attr-defined]
@@ -292,7 +298,7 @@ def test_the_exit_code_of_a_command_that_is_a_rank_itself_is_the_ranks(hub: Hub,
 
 
 def test_ranks_that_wait_in_init_process_group_and_those_that_never_came(
-    hub: Hub, tmp_path: Path, clock: Clock
+    hub: RankServer, tmp_path: Path, clock: Clock
 ) -> None:
     joins = [event("joins", pid=100 + rank, rank=rank, world=3) for rank in (0, 1)]
     supervisor = supervisor_of(hub, tmp_path, *joins)

@@ -1,8 +1,5 @@
-"""Starts or attaches to the user's own command in order to watch it. Terms say whether it outlives the console.
-
-In a terminal the command behaves as if there were no console: it uses the terminal for input and output, receives the
-signals that are sent to the console, and continues if the console ends.
-"""
+"""Starts or attaches to the user's own command in order to watch it, here or with ranks on other hosts
+(`--listen`)."""
 
 import os
 import signal
@@ -15,13 +12,19 @@ from typing import Any
 
 import psutil
 
+from ddptui.config.preset import EngineOptions
 from ddptui.config.trial import Trial
-from ddptui.engines.base import LAUNCHER_LOG, Launch, LaunchRefused
-from ddptui.engines.hub import Hub
+from ddptui.engines.base import LAUNCHER_LOG, Engine, Launch, LaunchRefused
+from ddptui.engines.join.engine import TICKET, short
+from ddptui.engines.join.ticket import ticket_for
 from ddptui.engines.local.hidden import HiddenRanks, injected_folder
-from ddptui.engines.local.relay import Relay
-from ddptui.engines.local.training import CONSOLE_FILE, HeldTraining, Tail, TrainingLaunch, remember, training_at
+from ddptui.engines.local.training import CONSOLE_FILE, HeldTraining, Relay, Tail, TrainingLaunch, remember, training_at
+from ddptui.engines.rank_server import RankServer
+from ddptui.host.folders import write_private
 from ddptui.host.keeper import end_watched
+from ddptui.host.network import choose_interface, port_of
+from ddptui.store.journal import RepeatJournal
+from ddptui.store.runs import Run
 from ddptui.text.sanitize import as_argument
 from ddptui.wire.connection import NOTES, WATCHED, Watching
 
@@ -31,7 +34,7 @@ LOOK_EVERY_S = 0.05  # interval of checks in `wait`
 
 
 @dataclass(kw_only=True)
-class Terms:
+class WatchMode:
     """How commands are watched: whether a command shares the terminal, and whether it outlives the console. The
     defaults are for a preset's commands, which belong to the console."""
 
@@ -60,7 +63,7 @@ class Terms:
             lines=self.lines,
         )
 
-    def start(self, trial: Trial, hub: Hub, folder: Path) -> Launch:
+    def start(self, trial: Trial, hub: RankServer, folder: Path) -> Launch:
         """Start a trial's command in the current folder, or attach to the running one. folder: the folder of the
         repeat. Raises LaunchRefused, OSError."""
         way, watching = hub.rank_environment, self.watching(trial)
@@ -106,7 +109,7 @@ def start_for_console_elsewhere(
     """Start a command on this host whose ranks a console on another host watches. way: the environment variables by
     which they reach that console. folder: an empty folder. Raises LaunchRefused, OSError."""
     relay = Relay(folder / CONSOLE_FILE, folder, way, watching, ends_training=False)
-    return Terms(in_terminal=True, outlives=True).start_command(command, os.environ, folder, relay)
+    return WatchMode(in_terminal=True, outlives=True).start_command(command, os.environ, folder, relay)
 
 
 def own_variables(trial: Trial) -> dict[str, str]:
@@ -117,7 +120,7 @@ def own_variables(trial: Trial) -> dict[str, str]:
 class CommandLaunch(TrainingLaunch):
     """A command that this process has started."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", folder: Path, relay: Relay, terms: Terms) -> None:
+    def __init__(self, process: "subprocess.Popen[bytes]", folder: Path, relay: Relay, terms: WatchMode) -> None:
         """folder: for the files that describe the command. terms: may change while the command runs."""
         super().__init__(folder, relay)
         self.pid = process.pid
@@ -186,7 +189,7 @@ class CommandLaunch(TrainingLaunch):
 class AttachedLaunch(TrainingLaunch):
     """A command that another console has started, and that this one now watches."""
 
-    def __init__(self, held: HeldTraining, folder: Path, relay: Relay, terms: Terms) -> None:
+    def __init__(self, held: HeldTraining, folder: Path, relay: Relay, terms: WatchMode) -> None:
         super().__init__(folder, relay)
         self._training, self._lock, self._terms = held.training, held.lock, terms
 
@@ -200,3 +203,49 @@ class AttachedLaunch(TrainingLaunch):
             end_watched(self._training.console)
         self.forget_if_over()
         self._lock.close()
+
+
+class ListeningEngine(Engine):
+    """Lets the ranks of a training on other hosts connect."""
+
+    def __init__(self, options: EngineOptions, run: Run, terms: WatchMode) -> None:
+        """Raises NetworkError."""
+        self._run, self._terms = run, terms
+        self._at = choose_interface(options.interface).address, options.port or port_of(run.name)
+        self._ticket = run.folder / TICKET
+
+    def command(self, trial: Trial, repeat: RepeatJournal) -> list[str]:
+        return [*trial.command]
+
+    def environment(self, trial: Trial) -> dict[str, str]:
+        return {}
+
+    def open_hub(self, world_size: int) -> RankServer:
+        return RankServer(world_size, at=self._at)
+
+    def start(self, trial: Trial, command: list[str], repeat: RepeatJournal, hub: RankServer) -> "ListeningLaunch":
+        ticket = ticket_for(self._run.name, hub.socket, self._terms.watching(trial))
+        write_private(self._ticket, ticket.spell() + "\n")
+        return ListeningLaunch(self._ticket)
+
+    def close(self) -> None:
+        """Delete the ticket."""
+        with suppress(OSError):
+            self._ticket.unlink()
+
+
+class ListeningLaunch(Launch):
+    """A training on other hosts. It is over when its ranks are done."""
+
+    ends_with_ranks = True
+    exit_code = None
+
+    def __init__(self, ticket: Path) -> None:
+        self._notices = [f"waiting: on each host of the training, run `ddptui watch --join {short(ticket)} -- COMMAND`"]
+
+    def take_notices(self) -> list[str]:
+        notices, self._notices = self._notices, []
+        return notices
+
+    def stop(self) -> None:
+        """Does nothing: the console does not end a training on other hosts."""

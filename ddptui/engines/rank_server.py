@@ -17,7 +17,7 @@ import zmq
 from msgspec.structs import replace
 
 from ddptui import __version__
-from ddptui.engines.gate import ConsoleSocket
+from ddptui.engines.sockets import ConsoleSocket
 from ddptui.host import folders
 from ddptui.wire.connection import HUB, KEYS_VARIABLE, TOKEN
 from ddptui.wire.limits import MOST_BYTES_A_FRAME
@@ -41,7 +41,7 @@ NO_TOKEN = "a connection without this launch's token"
 LONG_FRAME = "a first message that is too long"
 
 
-class Hub(AbstractContextManager["Hub"]):
+class RankServer(AbstractContextManager["RankServer"]):
     """Receives messages from the ranks of one launch, and sends them messages."""
 
     def __init__(self, world_size: int, at: tuple[str, int] | None = None) -> None:
