@@ -25,7 +25,7 @@ from ddptui.analysis.results import RepeatResult, Results, TrialResult
 from ddptui.config.preset import Preset
 from ddptui.config.values import make_trial
 from ddptui.host.machine import describe
-from ddptui.run import lab
+from ddptui.run import runner
 from ddptui.store.overview import results_of
 from ddptui.store.runs import Run, all_runs
 
@@ -41,7 +41,7 @@ def record(folder: Path, launches: int, busy: int) -> None:
         name=f"beside-{busy}", title="", group="", about="", baseline="a", repeats=launches, trials=(trial,)
     )
     run = Run.create(folder, preset, describe())
-    with busy_processes(busy), closing(lab.run_preset(preset, run)) as stream:
+    with busy_processes(busy), closing(runner.run_preset(preset, run)) as stream:
         for _ in stream:
             pass
 

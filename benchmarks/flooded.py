@@ -19,8 +19,8 @@ from ddptui.config.values import make_trial
 from ddptui.engines.local.warm import WarmParent
 from ddptui.engines.rank_server import RankServer
 from ddptui.findings.repeat import Outcomes
-from ddptui.run import session
-from ddptui.run.lab import Controls
+from ddptui.run import runner
+from ddptui.run.runner import RunControls
 from ddptui.store.runs import Run
 from ddptui.tui.app import Console
 from ddptui.tui.start import give_way
@@ -44,7 +44,7 @@ def speaker(number: int, hub: RankServer, of: Flood) -> "subprocess.Popen[bytes]
 
 
 def flood(
-    of: Flood, preset: Preset, run: Run, controls: Controls, *, finished: Outcomes, warm: WarmParent
+    of: Flood, preset: Preset, run: Run, controls: RunControls, *, finished: Outcomes, warm: WarmParent
 ) -> Iterator[Message]:
     """What lab.run_preset does, with ranks that only talk. `finished` is empty: no run is resumed here."""
     with RankServer(of.ranks) as hub, run.begin("flood", 1) as repeat:
@@ -71,7 +71,7 @@ def main() -> None:
     steps = round(of.rate / of.ranks * of.seconds)
     trial = make_trial({"name": "flood", "world_size": of.ranks, "batch_size": 1024, "steps": steps})
     preset = Preset(name="flood", title="", group="", about="", baseline="flood", repeats=1, trials=(trial,))
-    session.lab.run_preset = partial(flood, of)  # type: ignore[assignment]
+    runner.lab.run_preset = partial(flood, of)  # type: ignore[assignment]
     threads = ThreadPoolExecutor(1)
     threads.submit(int).result()
     give_way()

@@ -11,7 +11,7 @@ from ddptui.analysis.launch_data import LaunchData, launch_logs
 from ddptui.config.preset import Preset
 from ddptui.engines.local.warm import WarmParent
 from ddptui.host.machine import describe
-from ddptui.run import lab
+from ddptui.run import runner
 from ddptui.store.runs import Run
 from ddptui.wire.records import Message
 
@@ -30,7 +30,7 @@ def messages(preset: Preset, warm: WarmParent | None = None) -> Generator[Messag
     """Every message, as it arrives. Closing the iterator stops the ranks. `warm`: as of `lab.run_preset`."""
     with tempfile.TemporaryDirectory() as folder:
         kept = Run.create(Path(folder), preset, describe())
-        with closing(lab.run_preset(preset, kept, warm=warm)) as stream:
+        with closing(runner.run_preset(preset, kept, warm=warm)) as stream:
             yield from stream
 
 

@@ -26,7 +26,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ddptui.run.sampling import PER_S, PER_S_IF_LATE
+from ddptui.run.watch_supervisor import PER_S, PER_S_IF_LATE
 from workers.instruments.sampler import Sampler
 from workers.watch.sender import named_code
 

@@ -24,7 +24,7 @@ from ddptui.config.values import make_trial
 from ddptui.host.machine import describe
 from ddptui.live import headline
 from ddptui.live.monitor import YOUNG_NS, RunMonitor
-from ddptui.run import lab
+from ddptui.run import runner
 from ddptui.store.runs import Run
 from ddptui.wire.messages import Step
 from ddptui.wire.records import Ended, Launched, Message
@@ -61,10 +61,10 @@ def late(number: int, sleep_ms: float, **fields: Any) -> Bottleneck:
 
 
 @contextmanager
-def stream(chosen: Preset, controls: lab.Controls | None = None) -> Iterator[Iterator[Message]]:
+def stream(chosen: Preset, controls: runner.RunControls | None = None) -> Iterator[Iterator[Message]]:
     with tempfile.TemporaryDirectory() as folder:
         run = Run.create(Path(folder), chosen, describe())
-        with closing(lab.run_preset(chosen, run, controls)) as messages:
+        with closing(runner.run_preset(chosen, run, controls)) as messages:
             yield messages
 
 
@@ -96,7 +96,7 @@ def measured(launches: int) -> Iterator[Change]:
 
 def by_hand(number: int) -> Iterator[Change]:
     """Delays put into a launch by hand, and taken out: what the screen says of each."""
-    controls, watched = lab.Controls(), RunMonitor()
+    controls, watched = runner.RunControls(), RunMonitor()
     chosen = preset([trial(0, strategy=STRATEGIES[number // 4 % 2], epochs=0)])
     delays = [late(number, ms) for ms in BY_HAND_MS]
     plan = [change for delay in delays for change in ((delay,), ())]

@@ -38,7 +38,7 @@ from ddptui.config.values import make_trial
 from ddptui.engines.rank_server import RankServer
 from ddptui.live.fold import fold
 from ddptui.live.state import Live
-from ddptui.run.lab import ALIVE_EVERY_S
+from ddptui.run.runner import ALIVE_EVERY_S
 from ddptui.store.journal import RepeatJournal
 from ddptui.wire.connection import HUB, TOKEN
 from ddptui.wire.records import Alive

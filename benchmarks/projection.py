@@ -19,7 +19,7 @@ from ddptui.engines.checks import prepare
 from ddptui.host.machine import available_cores, describe
 from ddptui.projection import Point
 from ddptui.projection.command import ProjectOptions, projection
-from ddptui.run import lab
+from ddptui.run import runner
 from ddptui.store.presets import load
 from ddptui.store.runs import Run
 from ddptui.wire.records import Launched, Load, Message
@@ -60,7 +60,7 @@ def launched(preset: Preset, folder: Path) -> Iterator[tuple[str, float]]:
     """Run the preset; by trial, how many cores others kept busy meanwhile."""
     kept = Run.create(folder, preset, describe())
     trial, busy = "", dict[str, list[float]]()
-    with closing(lab.run_preset(preset, kept)) as stream:
+    with closing(runner.run_preset(preset, kept)) as stream:
         for message in stream:
             trial = name_of(message) or trial
             if isinstance(message, Load):

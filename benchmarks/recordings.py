@@ -20,7 +20,7 @@ from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck, Trial
 from ddptui.config.values import make_trial
 from ddptui.host.machine import describe
-from ddptui.run import lab
+from ddptui.run import runner
 from ddptui.store.runs import Run, all_runs
 
 SITES = ("data", "forward", "backward", "aggregate")
@@ -60,7 +60,7 @@ def record(folder: Path, launches: int, busy: int) -> None:
         name=f"busy-{busy}", title="", group="", about="", baseline=trials[0].name, repeats=1, trials=trials
     )
     run = Run.create(folder, preset, describe())
-    with busy_processes(busy), closing(lab.run_preset(preset, run)) as stream:
+    with busy_processes(busy), closing(runner.run_preset(preset, run)) as stream:
         for log in launch_logs(stream):
             print(log.launched.trial if log.launched else "not launched", flush=True)
 

@@ -22,7 +22,7 @@ from ddptui.config.preset import Preset
 from ddptui.engines.local.command import WatchMode
 from ddptui.host.machine import describe
 from ddptui.run.playback import Playback
-from ddptui.run.session import Session
+from ddptui.run.runner import Session
 from ddptui.store.overview import results_of
 from ddptui.store.presets import load
 from ddptui.store.runs import Run

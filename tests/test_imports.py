@@ -43,7 +43,7 @@ def output_of(code: str) -> list[str]:
         ("ddptui.cli", (*HEAVY, "zmq", "msgspec", "rich")),  # it may only have to say no
         *((f"ddptui.{module}", ("numpy",)) for module in ("cli.run", "run.headless", "run.selftest", "report.table")),
         *((f"ddptui.tui.{module}", ("numpy",)) for module in ("app", "screens.run")),
-        ("ddptui.cli.inspect, ddptui.run.output, ddptui.tui.screens.export", ("jinja2", "markdown_it", "ddptui.page")),
+        ("ddptui.cli.inspect, ddptui.run.listing, ddptui.tui.screens.export", ("jinja2", "markdown_it", "ddptui.page")),
         *(
             (f"ddptui.run.{module}", ("zmq", "psutil", "ddptui.engines.rank_server"))
             for module in ("listing", "output")
@@ -56,7 +56,7 @@ def test_what_is_not_needed_yet_is_not_imported(modules: str, later: tuple[str, 
 
 def test_no_module_of_the_console_imports_anything_heavy_but_those_that_judge_do_numpy() -> None:
     *modules, heavy, _ = output_of(EVERY_MODULE + LIST)
-    assert {"ddptui.cli", "ddptui.run.lab", "ddptui.report.table", "ddptui.engines.local.engine"} <= set(modules)
+    assert {"ddptui.cli", "ddptui.run.runner", "ddptui.report.table", "ddptui.engines.local.engine"} <= set(modules)
     assert heavy == "numpy"
 
 

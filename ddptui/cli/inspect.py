@@ -68,10 +68,10 @@ def columns(name: str | None) -> None:
 
     A preset chooses the columns of its table by their keys: columns = ["startup"].
     """
-    from ddptui.cli import explained  # imported here: only this command needs it
+    from ddptui.run import listing  # imported here: only this command needs it
 
     with refusing(LookupError):
-        click.echo(explained.entries(name) if name else explained.listing(), nl=False)
+        click.echo(listing.column_entries(name) if name else listing.column_listing(), nl=False)
 
 
 @click.command()
@@ -123,7 +123,7 @@ def show(run: str, format: str, pane: str | None, trial: str | None, runs: str |
 def _print(shown: "tuple[Run, Preset, Results]", form: str, settings: "Settings", trial: str = "") -> None:
     """Print a run, or two in one. form: table, or see `pieces`. Raises RunError."""
     if form == "table":
-        from ddptui.run.output import as_table
+        from ddptui.run.listing import as_table
 
         run, preset, results = shown
         return click.echo(as_table(results, preset, settings.columns, run.answers(preset)), nl=False)

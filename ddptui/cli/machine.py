@@ -37,13 +37,13 @@ def selftest(modes: tuple[str, ...], strategies: tuple[str, ...], runs: str | No
     Exit code 1 if any result is wrong.
     """
     from ddptui.config.catalog import AGGREGATING
-    from ddptui.run import selftest
+    from ddptui.run import verify
     from ddptui.store.runs import runs_folder
 
     if unknown := [name for name in strategies if name not in AGGREGATING]:
         raise Refusal(f"--strategy {unknown[0]}: not one of {', '.join(AGGREGATING)}")
     wanted = modes or SELFTEST_MODES, strategies or AGGREGATING
-    sys.exit(interruptible(lambda: selftest.run(*wanted, runs_folder(runs))))
+    sys.exit(interruptible(lambda: verify.run_selftest(*wanted, runs_folder(runs))))
 
 
 @click.command()

@@ -20,7 +20,7 @@ from ddptui.cli.options import changes_of, run_options
 
 if TYPE_CHECKING:
     from ddptui.config.settings import Settings
-    from ddptui.run.resume import Resumption
+    from ddptui.run.prepare import Resumption
 
 WHICH = "name a preset: `ddptui run NAME`; `ddptui presets` lists them"
 NO_SCREEN = (
@@ -80,7 +80,7 @@ def open_console(name: str | None, resume: str | None, options: dict[str, Any], 
     gc.disable()  # until the first screen is drawn: garbage collection takes a tenth of the startup time
     from ddptui.config.settings import THEMES
     from ddptui.host.folders import user_config
-    from ddptui.run.quiet import Calm
+    from ddptui.run.prepare import Calm
     from ddptui.store.runs import RunError, runs_folder
 
     check_terminal()
@@ -107,7 +107,7 @@ def open_console(name: str | None, resume: str | None, options: dict[str, Any], 
 def _resumption(name: str, runs: Path) -> "Resumption":
     """Locks a run and checks that its missing repeats can be launched here. Raises RunError, Refusal."""
     from ddptui.config.parser import PresetError
-    from ddptui.run.resume import begin_resumption
+    from ddptui.run.prepare import begin_resumption
     from ddptui.store.runs import find_run
 
     with refusing(PresetError):

@@ -126,7 +126,7 @@ def _open(preset: "Preset", terms: "WatchMode", shared: dict[str, Any]) -> int:
         from ddptui.tui.start import start
 
         return start(folder, preset, settings=settings, terms=terms)
-    from ddptui.run import watch as here
+    from ddptui.run import headless as here
 
     how: dict[str, Any] = {"as_json": shared["as_json"], "usual": settings.columns}
     return interruptible(lambda: here.watch(preset, folder, terms, **how))
@@ -192,7 +192,7 @@ def _join(context: click.Context, command: tuple[str, ...], spelled: str) -> NoR
     """Run a command whose ranks report to another console; exits with the command's code. Raises Refusal."""
     from ddptui.engines.base import LaunchRefused
     from ddptui.engines.join.ticket import TicketError, read_ticket
-    from ddptui.run import watch as headless
+    from ddptui.run import headless
 
     for option in context.command.params:
         is_given = context.get_parameter_source(str(option.name)) is ParameterSource.COMMANDLINE

@@ -28,7 +28,7 @@ from ddptui.report.bars import Bar, Part
 from ddptui.report.blocks import Plot, series_of
 from ddptui.report.matrix import describe, span
 from ddptui.report.rows import loss_of
-from ddptui.run.curves import curves_of
+from ddptui.run.compare import curves_of
 from ddptui.store.runs import Run
 from ddptui.text.drawing import linear_ticks, log_ticks
 from ddptui.text.words import MS, MS_PER_S, NOTHING, count, seconds, size

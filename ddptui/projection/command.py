@@ -13,7 +13,7 @@ from ddptui.config.catalog import STRATEGIES
 from ddptui.config.trial import Trial
 from ddptui.projection import NetworkUsed, Point, Projection, ProjectionError, Scaling, measured, model, report
 from ddptui.projection.model import Costs
-from ddptui.run import output
+from ddptui.run import listing
 from ddptui.store.overview import UNDER_WAY
 from ddptui.store.runs import Run, RunError, find_run
 from ddptui.text.words import US_IN_S, count, did_you_mean
@@ -39,7 +39,9 @@ class ProjectOptions(NamedTuple):
 def run(runs: Path, name: str, options: ProjectOptions, form: str = "table") -> int:
     """Print the projection of a run in the given format. Returns the exit code. Raises ProjectionError."""
     result = projection(runs, name, options)
-    output.show(report.text(result, output.width()) if form == "table" else report.FORMATS[form](result))
+    listing.show_result(
+        report.text(result, listing.output_width()) if form == "table" else report.FORMATS[form](result)
+    )
     return 0
 
 

@@ -1,17 +1,41 @@
-"""Two runs on disk as one: which of their trials are compared, and the results."""
+"""Reads runs on disk: the curves of a trial, and two runs as one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import takewhile
 from types import MappingProxyType
 
 from msgspec.structs import replace
 
-from ddptui.analysis.results import Results
+from ddptui.analysis.repeats import why_left_out
+from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.preset import Preset
 from ddptui.findings.compare import compare_runs
+from ddptui.live.curves import LaunchCurves, TrialCurves, of_repeats
 from ddptui.report.run_diff import differences
 from ddptui.store.overview import results_of
 from ddptui.store.runs import Run, RunError, TwoRuns
 from ddptui.text.words import did_you_mean
+from ddptui.wire.messages import Step
+
+
+def repeats_shown(trial: TrialResult) -> list[int]:
+    """The numbers of the repeats that count. If none does, the first one, which may have made some steps."""
+    # No repeat is launched after one that ended badly, so the numbers have no gaps.
+    numbered = enumerate(trial.repeats, start=1)
+    return [number for number, repeat in numbered if why_left_out(repeat, trial.repeats) is None] or [1]
+
+
+def curves_of(run: Run, trial: TrialResult, is_wanted: Callable[[], bool] = lambda: True) -> TrialCurves:
+    """The curves of a trial. is_wanted: reading stops once it returns False. Raises RunError."""
+    launches = []
+    for number in repeats_shown(trial):
+        launch = LaunchCurves()
+        for message in takewhile(lambda _: is_wanted(), run.messages(trial.name, number)):
+            if isinstance(message, Step):
+                launch.add(message)
+        launches.append(launch)
+    return of_repeats(launches)
+
 
 Matches = Mapping[str, str | None]  # by the name of a trial of A, that of B; None: it is left out
 BY_NAME: Matches = MappingProxyType({})

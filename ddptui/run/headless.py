@@ -1,11 +1,13 @@
-"""`--no-ui`: runs a preset, prints its progress on stderr and the comparison on stdout."""
+"""`--no-ui`: runs a preset, or watches a command, without a screen."""
 
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TextIO
 
 from ddptui.analysis.repeats import shortfall
@@ -13,21 +15,23 @@ from ddptui.config.catalog import LAUNCH_MODES
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
 from ddptui.config.settings import KEYS
+from ddptui.engines.join.ticket import Ticket
+from ddptui.engines.local.command import CommandLaunch, WatchMode, start_for_console_elsewhere
 from ddptui.findings.compare import RunningResults
 from ddptui.findings.repeat import NO_OUTCOMES, Outcomes
 from ddptui.host.machine import describe, is_dumb
 from ddptui.live import headline
 from ddptui.live.monitor import RunMonitor
 from ddptui.report import table
-from ddptui.run import lab
-from ddptui.run.output import as_table, show
-from ddptui.run.quiet import can_wait, wait_until_quiet
-from ddptui.run.resume import Resumption
+from ddptui.run import runner
+from ddptui.run.listing import as_table, output_width, show_result
+from ddptui.run.prepare import Resumption, can_wait, wait_until_quiet
 from ddptui.store.journal import RunLost
 from ddptui.store.runs import ANSWERS, Run
 from ddptui.text.drawing import cut
 from ddptui.text.sanitize import CLEAR_LINE
 from ddptui.text.words import count, printable
+from ddptui.wire.connection import HUB, KEYS_VARIABLE, TOKEN
 from ddptui.wire.records import Ended, Launched, Message, Notice, Refused, Restarted
 
 REDRAW_EVERY_S = 0.25  # slow enough for a terminal over SSH
@@ -79,7 +83,7 @@ def _launches(run: Run, narrator: "Narrator", *, as_json: bool, usual: Sequence[
     try:
         if quiet_within_s and can_wait(preset):
             wait_until_quiet(quiet_within_s, narrator.print)
-        with closing(lab.run_preset(preset, run, results=running_results)) as stream:
+        with closing(runner.run_preset(preset, run, results=running_results)) as stream:
             for message in stream:
                 narrator.add(message)
     except KeyboardInterrupt as interrupt:
@@ -87,7 +91,7 @@ def _launches(run: Run, narrator: "Narrator", *, as_json: bool, usual: Sequence[
             narrator.print(f"interrupted; {note}")
     except (RunLost, OSError) as error:
         has_failed = True
-        narrator.print(f"stopped: {lab.why_stopped(error)}")
+        narrator.print(f"stopped: {runner.why_stopped(error)}")
     results = running_results.results
     if missing := shortfall(results):
         narrator.print(missing)
@@ -101,7 +105,7 @@ def _launches(run: Run, narrator: "Narrator", *, as_json: bool, usual: Sequence[
         if asked := len(preset.questions):
             how = f"answer with {KEYS['answer'].usual} on its result in the console, or in {run.folder / ANSWERS}"
             narrator.print(f"{count(asked, 'question')}, which `ddptui show {run.name}` prints: {how}")
-    show(table.as_json(results, preset) if as_json else as_table(results, preset, usual))
+    show_result(table.as_json(results, preset) if as_json else as_table(results, preset, usual))
     return EXIT_CODES["failed" if has_failed else results.status]
 
 
@@ -175,3 +179,59 @@ class Narrator:
         """Write to stderr. The run continues even if stderr is a pipe whose reader has exited."""
         with suppress(OSError):
             print(text, end="", file=self._output, flush=True)
+
+
+def watch(preset: Preset, runs: Path, terms: WatchMode, *, as_json: bool, usual: Sequence[str] = ()) -> int:
+    """Watch a preset's only command to its end, then print the report. The command runs in this terminal, or another
+    process has started it; then Ctrl-C ends the watching. Returns the command's exit code, or 2 if it could not be
+    started; of a command that another process has started, 0 if all went well. usual: see table.text."""
+    controls = runner.RunControls()
+    if not terms.in_terminal:
+        signal.signal(signal.SIGINT, lambda *_: controls.stop())
+    run = Run.create(runs, preset, describe())
+    results = RunningResults(preset, run.name, run.environment())
+    try:
+        with run.held(), closing(runner.run_preset(preset, run, controls, results=results, terms=terms)) as stream:
+            for line in (line for message in stream for line in notice_lines(message)):
+                tell(line)
+    except (RunLost, OSError) as error:
+        tell(f"no longer watched: {error}; the training goes on")
+    if as_json:
+        say(table.as_json(results.results, preset))
+    elif any(trial.repeats for trial in results.results.trials):
+        say(f"\n{table.text(results.results, preset, output_width(), usual=usual)}")
+    else:
+        for line in (line for trial in results.results.trials for line in (trial.error or "").splitlines()):
+            tell(line)
+    if terms.saw_nothing:
+        run.remove()
+    tell("nothing was watched, so no run was saved" if terms.saw_nothing else f"kept in {run.folder}")
+    if terms.in_terminal:
+        return exit_code_of(terms.launch) if terms.launch is not None else 2
+    return EXIT_CODES[results.results.status]
+
+
+def join(ticket: Ticket, command: Sequence[str]) -> int:
+    """Run a command in this terminal; the console that issued the ticket watches its ranks. Returns the command's exit
+    code. Raises LaunchRefused."""
+    assert ticket.watching is not None
+    way = {HUB: ticket.endpoint, TOKEN: ticket.token, KEYS_VARIABLE: ticket.keys.spell()}
+    with TemporaryDirectory(prefix="ddptui-") as folder:
+        return exit_code_of(start_for_console_elsewhere(command, ticket.watching, way, Path(folder)))
+
+
+def exit_code_of(launch: CommandLaunch) -> int:
+    """Wait for the end of a command. Returns its exit code as a shell would: 128 + number for a signal."""
+    code = launch.wait(tell)
+    return code if code >= 0 else 128 - code
+
+
+def tell(line: str) -> None:
+    """Print a line, marked as ddptui's, amid the training's own output."""
+    say(f"ddptui: {printable(line)}")
+
+
+def say(text: str) -> None:
+    """Print on stderr. Errors are ignored: the training continues even if stderr is closed."""
+    with suppress(OSError):
+        print(text, file=sys.stderr, flush=True)

@@ -1,14 +1,72 @@
-"""The lists of `ddptui presets` and `ddptui runs`. This module does not import engines, whose import would be slow."""
+"""Prints results, the lists of presets and runs, and what columns mean. Imports no engine and nothing that judges:
+lists appear at once."""
 
-from collections.abc import Sequence
+import os
+import re
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
+from ddptui.analysis.results import Results
+from ddptui.config.preset import Preset
+from ddptui.host.machine import is_dumb
+from ddptui.host.source import source_line
+from ddptui.projection.report import COLUMNS as PROJECTION_COLUMNS
+from ddptui.report import table
+from ddptui.report.columns import COLUMNS
 from ddptui.report.exports import json_text
+from ddptui.report.primitive_tables import SIZE_COLUMNS
+from ddptui.report.ranks import RANK_COLUMNS
 from ddptui.store.overview import overview, record
 from ddptui.store.presets import all_presets, describe_size
 from ddptui.store.runs import Run
 from ddptui.store.trash import Deleted
-from ddptui.text.drawing import cell_len, ljust
-from ddptui.text.words import printable
+from ddptui.text.drawing import cell_len, ljust, paragraph
+from ddptui.text.sanitize import FIRST_STYLE, LAST_STYLE
+from ddptui.text.tables import Column
+from ddptui.text.words import did_you_mean, printable
+
+PIPED_WIDTH = 80  # columns if stdout is not a terminal
+STYLE = re.compile(f"[{chr(FIRST_STYLE)}-{chr(LAST_STYLE)}]")  # marks of styles, which take no column
+
+
+def show_result(text: str) -> None:
+    """Print results on stdout. Does nothing if the reader of a pipe has exited (`| head`)."""
+    try:
+        print(text, end="", flush=True)
+    except OSError:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  (otherwise Python reports the error again at exit)
+
+
+def as_table(results: Results, preset: Preset, usual: Sequence[str], answers: Sequence[str] = ()) -> str:
+    """The results as a table for stdout, as wide as the terminal, in color if it shows color. usual, answers: see
+    table.text."""
+    color = _is_terminal() and not os.environ.get("NO_COLOR") and not is_dumb()  # no-color.org
+    shown = table.text(results, preset, output_width(), color=color, usual=usual, source=source_line, answers=answers)
+    return wrapped(shown)
+
+
+def wrapped(text: str) -> str:
+    """The text, wrapped between words to the width of the terminal. In a pipe, lines are not wrapped."""
+    return "".join(f"{line}\n" for long in text.splitlines() for line in _wrapped(long)) if _is_terminal() else text
+
+
+def _wrapped(line: str) -> list[str]:
+    if cell_len(STYLE.sub("", line)) <= output_width():
+        return [line]
+    # do not break commands and paths, so that they can be copied
+    return paragraph(line, output_width(), subsequent_indent="  ", break_long_words=False)
+
+
+def _is_terminal() -> bool:
+    return bool(sys.stdout) and sys.stdout.isatty()
+
+
+def output_width() -> int:
+    """The columns of the terminal; PIPED_WIDTH if stdout is not a terminal."""
+    return shutil.get_terminal_size((PIPED_WIDTH, 24)).columns
 
 
 def every_preset() -> str:
@@ -48,3 +106,45 @@ def _columns(rows: Sequence[tuple[str, str]], if_none: str) -> str:
     """One line per row: a name and a text, in two columns."""
     width = max((cell_len(printable(name)) for name, _ in rows), default=0)
     return "\n".join([f"{ljust(printable(name), width)}  {printable(text)}" for name, text in rows] or [if_none]) + "\n"
+
+
+WIDTH = 100
+TABLES: dict[str, tuple[Column[Any], ...]] = {
+    "Columns that compare trials; a preset's `columns` takes their keys": COLUMNS,
+    "Columns of the table of ranks; empty if not known": RANK_COLUMNS,
+    "Columns of a primitive's sizes": SIZE_COLUMNS,
+    "Columns of a projection": PROJECTION_COLUMNS,
+}
+
+
+def column_listing() -> str:
+    """Returns the text of `ddptui columns`: each column's key, header and meaning."""
+    return "\n".join(_sections(TABLES))
+
+
+def column_entries(name: str) -> str:
+    """Returns the text about the columns with this key or header. Raises LookupError, with the nearest spelling, if
+    there are none."""
+    found = {title: [*(one for one in columns if name.lower() in _names(one))] for title, columns in TABLES.items()}
+    found = {title: columns for title, columns in found.items() if columns}
+    if not found:
+        known = sorted({known for columns in TABLES.values() for column in columns for known in _names(column)})
+        hint = did_you_mean(name.lower(), known, "`ddptui columns` lists them")
+        raise LookupError(f"no column {name!r}; {hint}")
+    return "\n".join(_sections(found) if len(found) > 1 else [*_entries(*found.values()), ""])
+
+
+def _sections(tables: Mapping[str, Iterable[Column[Any]]]) -> Iterator[str]:
+    for title, columns in tables.items():
+        yield from (f"{title}:", "", *_entries(columns), "")
+
+
+def _names(column: Column[Any]) -> tuple[str, str]:
+    return (column.key or column.header).lower(), column.header.lower()
+
+
+def _entries(columns: Iterable[Column[Any]]) -> Iterator[str]:
+    for column in columns:
+        key = column.key or column.header
+        yield key if key == column.header else f"{key}  ({column.header})"
+        yield from textwrap.wrap(column.about, WIDTH, initial_indent="    ", subsequent_indent="    ")

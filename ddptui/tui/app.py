@@ -30,7 +30,7 @@ from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset, needs_warm_parent
 from ddptui.config.settings import NO_SETTINGS, Settings, SettingsError
 from ddptui.host.machine import describe
-from ddptui.run.quiet import can_wait
+from ddptui.run.prepare import can_wait
 from ddptui.store import settings as settings_file
 from ddptui.store.journal import RunLost
 from ddptui.store.runs import Run, RunError
@@ -49,9 +49,8 @@ if TYPE_CHECKING:
     from ddptui.engines.local.warm import WarmParent
     from ddptui.findings.repeat import Outcomes
     from ddptui.run.playback import Playback
-    from ddptui.run.quiet import Calm
-    from ddptui.run.resume import Resumption
-    from ddptui.run.session import Session
+    from ddptui.run.prepare import Calm, Resumption
+    from ddptui.run.runner import Session
 
 ERROR_STAYS_S = 10  # twice Textual's default: an error takes longer to read than a notice
 
@@ -293,7 +292,7 @@ class Console(ConsoleApp):
 
     def _start(self, new: Beginning) -> None:
         """Start or resume a run, and show it."""
-        from ddptui.run.session import Session
+        from ddptui.run.runner import Session
 
         preset, run, outcomes, lock = new
         if run is None:

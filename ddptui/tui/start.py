@@ -17,8 +17,7 @@ from ddptui.wire.records import Notice
 
 if TYPE_CHECKING:
     from ddptui.engines.local.command import WatchMode
-    from ddptui.run.quiet import Calm
-    from ddptui.run.resume import Resumption
+    from ddptui.run.prepare import Calm, Resumption
 
 NICENESS = 10  # so that the ranks, at 0, get the cores first
 # gc's thresholds: number of new objects before a collection (about 10 ms); number of collections after which it
@@ -63,18 +62,18 @@ def start(
     # Imported late, so that the first screen appears sooner.
     from ddptui.engines.local.training import training_that_runs
     from ddptui.run.headless import EXIT_CODES
-    from ddptui.run.output import as_table, show, wrapped
+    from ddptui.run.listing import as_table, show_result, wrapped
 
     launch = terms.launch if terms is not None and terms.saw_nothing else None
     if launch is not None and (unseen := app.finished.pop(launch.folder.parents[1], None)):
         unseen.run.remove()
-        show(wrapped(f"{unseen.results.trials[0].error or ''}; the run is not kept\n"))
+        show_result(wrapped(f"{unseen.results.trials[0].error or ''}; the run is not kept\n"))
     if ended := [*reversed(app.finished.values())]:
         run, last, results = ended[0]
         about = [f"{each.results.status}, kept in {each.run.folder}" for each in ended if each.run.folder.is_dir()]
         if terms is not None and training_that_runs(run, last):
             about.append(f"the training goes on: `ddptui attach {run.name}` watches it again")
-        show(as_table(results, last, settings.columns) + wrapped("\n".join(["", *about, ""])))
+        show_result(as_table(results, last, settings.columns) + wrapped("\n".join(["", *about, ""])))
     for text in unread:
         print(text, file=sys.stderr)
     return app.return_code or max((EXIT_CODES[each.results.status] for each in ended), default=0)

@@ -13,7 +13,7 @@ from ddptui.live.headline import wait_ms
 from ddptui.live.state import Live
 from ddptui.report import table
 from ddptui.report.notes import note_lines
-from ddptui.run.session import Session
+from ddptui.run.runner import Session
 from ddptui.store.overview import results_of
 from ddptui.wire.messages import Pause, Step
 from ddptui.wire.records import Injection, Message

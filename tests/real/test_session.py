@@ -16,8 +16,8 @@ from ddptui.config.trial import Bottleneck
 from ddptui.engines.local.warm import WarmParent
 from ddptui.live.state import Live
 from ddptui.report import table
-from ddptui.run import lab
-from ddptui.run.session import ERROR_LOG
+from ddptui.run import runner
+from ddptui.run.runner import ERROR_LOG
 from ddptui.store.journal import RepeatJournal, run_lost
 from ddptui.store.overview import results_of
 from ddptui.wire.messages import Step
@@ -134,7 +134,7 @@ def test_an_internal_error_names_its_kind_and_keeps_its_traceback(
         prepared.wait(10)  # else the log may be written before the folder stands in its place
         raise ValueError("no such thing")
 
-    monkeypatch.setattr(lab, "run_preset", broken)
+    monkeypatch.setattr(runner, "run_preset", broken)
     with session_of(warm, tmp_path, trial("a", 8)) as session:
         path = session.run.folder / ERROR_LOG
         if not writable:

@@ -11,9 +11,9 @@ import psutil
 from ddptui.engines.base import LAUNCHER_LOG
 from ddptui.engines.local.warm import WarmParent
 from ddptui.host.machine import heap_limits
-from ddptui.run import lab
+from ddptui.run import runner
 from ddptui.run.headless import Narrator
-from ddptui.run.lab import Controls
+from ddptui.run.runner import RunControls
 from ddptui.store.runs import Run
 from ddptui.wire.records import Ended, Launched
 from tests.support.builders import preset_of
@@ -28,9 +28,9 @@ def test_without_their_parent_launches_start_cold_and_say_so(tmp_path: Path) -> 
     preset = preset_of({"repeats": 3, "trial": [{"name": "a", "launch": "single", **TINY}]})
     run = Run.create(tmp_path, preset, {"cores": 2})
     narrator = Narrator(preset, io.StringIO())
-    controls = Controls()
+    controls = RunControls()
     starts, ends = [], []
-    with closing(WarmParent()) as warm, closing(lab.run_preset(preset, run, controls, warm=warm)) as stream:
+    with closing(WarmParent()) as warm, closing(runner.run_preset(preset, run, controls, warm=warm)) as stream:
         for message in stream:
             narrator.add(message)
             if isinstance(message, Launched):
@@ -52,7 +52,7 @@ def test_without_their_parent_launches_start_cold_and_say_so(tmp_path: Path) -> 
 
 def test_what_is_stopped_before_it_is_ready_is_never_started(tmp_path: Path) -> None:
     preset = preset_of({"trial": [{"name": "a", **TINY}, {"name": "b", **TINY}]})
-    controls = Controls()
+    controls = RunControls()
 
     class Never(WarmParent):
         def is_ready(self, timeout_s: float) -> bool:
@@ -60,7 +60,9 @@ def test_what_is_stopped_before_it_is_ready_is_never_started(tmp_path: Path) -> 
             return False
 
     statuses: list[str] = []
-    with closing(lab.run_preset(preset, Run.create(tmp_path, preset, {"cores": 2}), controls, warm=Never())) as stream:
+    with closing(
+        runner.run_preset(preset, Run.create(tmp_path, preset, {"cores": 2}), controls, warm=Never())
+    ) as stream:
         for message in stream:
             if isinstance(message, Ended):
                 statuses.append(message.status)

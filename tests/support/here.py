@@ -9,7 +9,7 @@ from typing import Any
 from ddptui.engines.local.warm import WarmParent
 from ddptui.host.machine import describe
 from ddptui.report.table import as_json
-from ddptui.run.lab import run_preset
+from ddptui.run.runner import run_preset
 from ddptui.store.overview import results_of
 from ddptui.store.presets import load
 from ddptui.store.runs import Run

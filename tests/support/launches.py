@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from ddptui.run.recording import Recording
+from ddptui.run.playback import Recording
 from ddptui.wire.messages import Slept
 from ddptui.wire.records import Message
 from tests.support.builders import done, ended, hello, launched, ready

@@ -10,7 +10,7 @@ from typing import Any
 from ddptui.engines.local.warm import WarmParent
 from ddptui.live.fold import fold
 from ddptui.live.state import Live
-from ddptui.run.session import Session
+from ddptui.run.runner import Session
 from ddptui.store.runs import Run
 from ddptui.wire.records import Ended, Launched, Message
 from tests.support.builders import preset_of

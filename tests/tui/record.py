@@ -18,7 +18,7 @@ from ddptui.host.folders import lab_root
 from ddptui.host.machine import describe
 from ddptui.live.fold import fold
 from ddptui.live.state import Live
-from ddptui.run.session import Session
+from ddptui.run.runner import Session
 from ddptui.store.presets import load
 from ddptui.store.runs import Run
 

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from ddptui.host.machine import describe
-from ddptui.run import lab
+from ddptui.run import runner
 from ddptui.store.presets import load
 from ddptui.store.runs import Run
 from tests.tui.record import anonymous
@@ -20,7 +20,7 @@ def main() -> None:
     preset = load(str(HERE / "preset.toml"))
     with tempfile.TemporaryDirectory() as folder:
         run = Run.create(Path(folder), preset, describe())
-        for _ in lab.run_preset(preset, run):
+        for _ in runner.run_preset(preset, run):
             pass
         shutil.rmtree(HERE / "run", ignore_errors=True)
         shutil.copytree(run.folder, HERE / "run")

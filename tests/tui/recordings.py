@@ -9,9 +9,8 @@ from ddptui.analysis.results import Results
 from ddptui.engines.local.command import WatchMode
 from ddptui.findings.repeat import NO_OUTCOMES
 from ddptui.live.monitor import RunMonitor
-from ddptui.run.lab import Controls
 from ddptui.run.playback import Playback
-from ddptui.run.session import Session
+from ddptui.run.runner import RunControls, Session
 from ddptui.store.overview import results_of
 from ddptui.store.runs import Run
 from ddptui.tui.screens.base import EndedRun
@@ -60,7 +59,7 @@ class ToldAsItGoes(Session):
 
     def __init__(self, told: Playback) -> None:
         self.preset, self.run, self.error, self.finished_before = told.preset, told.run, None, NO_OUTCOMES
-        self.controls, self.terms = Controls(), WatchMode()
+        self.controls, self.terms = RunControls(), WatchMode()
         self.controls.launched_ns = told.state().launched_ns
         self.begun_ns, self._told = told.begin_ns, told
 

@@ -10,7 +10,7 @@ from textual.command import CommandPalette
 from textual.screen import Screen
 from textual.widgets import Input
 
-from ddptui.run.session import Session
+from ddptui.run.runner import Session
 from ddptui.tui.draft import LINE
 from ddptui.tui.screens.base import LabScreen
 from ddptui.tui.screens.dialogs import NameDialog

@@ -11,7 +11,7 @@ from textual.widgets import Input, Select
 
 from ddptui.config.preset import Preset
 from ddptui.engines.local import links
-from ddptui.run import quiet
+from ddptui.run import prepare
 from ddptui.store.presets import LESSONS, all_presets, load
 from ddptui.store.runs import Run
 from ddptui.text.drawing import cell_len
@@ -378,7 +378,7 @@ async def test_on_a_busy_machine_a_run_starts_once_it_is_quiet(
     )  # the busy processes are of this one, and shall be strangers to it
     # beside other tests, this machine would never be quiet
     busy = "other programs kept 1.0 cores busy"
-    monkeypatch.setattr(quiet, "busy_now", lambda _: busy)
+    monkeypatch.setattr(prepare, "busy_now", lambda _: busy)
     async with opened(Path("no-such-folder"), watch_load=True) as (_, pilot):
         with busy_processes(os.cpu_count() or 1):
             await shows(pilot, "⚠ other programs kept ")
@@ -387,7 +387,7 @@ async def test_on_a_busy_machine_a_run_starts_once_it_is_quiet(
             await pilot.press("escape", "enter")
             await shows(pilot, "The run starts once it is quiet", "Start anyway (y)")
             assert not started
-        monkeypatch.setattr(quiet, "busy_now", lambda _: "")
+        monkeypatch.setattr(prepare, "busy_now", lambda _: "")
         await until(pilot, lambda: bool(started))
 
 

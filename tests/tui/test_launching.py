@@ -12,8 +12,8 @@ from textual.system_commands import SystemCommandsProvider
 
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
-from ddptui.run import resume
-from ddptui.run.resume import Resumption, begin_resumption
+from ddptui.run import prepare
+from ddptui.run.prepare import Resumption, begin_resumption
 from ddptui.store.presets import load
 from ddptui.store.runs import Run
 from ddptui.tui import commands
@@ -96,7 +96,7 @@ async def test_the_palette_needs_no_list_of_runs(tmp_path: Path, monkeypatch: py
 async def test_a_run_is_resumed_with_checks_beside_the_screen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, check: SlowCheck, started: list[Preset]
 ) -> None:
-    monkeypatch.setattr(resume, "prepare", check)
+    monkeypatch.setattr(prepare, "prepare", check)
     run = write_run(tmp_path, two_trials(repeats=1), journal("a"))
     async with opened(tmp_path, screen := RunsScreen()) as (app, pilot):
         await until(pilot, lambda: screen._complete)

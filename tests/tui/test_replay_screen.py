@@ -15,9 +15,8 @@ import pytest
 from textual.pilot import Pilot
 
 from ddptui.config.preset import Preset
-from ddptui.run import recording
-from ddptui.run.playback import Playback
-from ddptui.run.recording import Recording
+from ddptui.run import playback as recording
+from ddptui.run.playback import Playback, Recording
 from ddptui.store.runs import Run
 from ddptui.tui.app import PREPARING, Console
 from ddptui.tui.screens.dialogs import HelpScreen

@@ -20,8 +20,8 @@ from ddptui.tui.widgets.pane_grid import PaneGrid
 
 if TYPE_CHECKING:  # only for types, so that the first screen appears sooner
     from ddptui.analysis.results import Results
-    from ddptui.run.resume import Resumption
-    from ddptui.run.session import Session
+    from ddptui.run.prepare import Resumption
+    from ddptui.run.runner import Session
     from ddptui.store.runs import Run
 
 # CSS classes of a screen by its minimum width and height in cells. Common terminals: 80×24, 120×40, 200×60.

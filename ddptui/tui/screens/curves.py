@@ -19,7 +19,7 @@ from ddptui.analysis.results import TrialResult
 from ddptui.live.curves import TrialCurves
 from ddptui.live.state import Point
 from ddptui.report.rows import loss_of, median_of, status_of, step_ms
-from ddptui.run.curves import curves_of
+from ddptui.run.compare import curves_of
 from ddptui.store.runs import RunError
 from ddptui.text.drawing import series_kind
 from ddptui.tui.background import in_background

@@ -20,7 +20,7 @@ from textual.widgets.option_list import Option
 
 from ddptui.config.parser import PresetError
 from ddptui.host.load import READ_EVERY_S
-from ddptui.run.quiet import Calm
+from ddptui.run.prepare import Calm
 from ddptui.store import user_presets
 from ddptui.text.tables import Filled
 from ddptui.tui.background import in_background

@@ -13,9 +13,8 @@ from ddptui.config.trial import Trial
 from ddptui.live import headline
 from ddptui.live.monitor import RunMonitor
 from ddptui.report.notes import damage
-from ddptui.run.lab import Controls
 from ddptui.run.playback import Playback
-from ddptui.run.session import Session
+from ddptui.run.runner import RunControls, Session
 from ddptui.text.sanitize import shell_line
 from ddptui.text.words import S
 from ddptui.tui.keys import bound
@@ -70,7 +69,7 @@ class Following(LabScreen):
         return not self.goes_on and not isinstance(self.feed, Playback)
 
     @property
-    def controls(self) -> Controls:
+    def controls(self) -> RunControls:
         """The controls of the running run. Only RUN_ACTIONS need them."""
         assert isinstance(self.feed, Session)
         return self.feed.controls

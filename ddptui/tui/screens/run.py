@@ -20,7 +20,7 @@ from ddptui.config.checks import USUAL_MS, Delays, delay_of, next_length, sites,
 from ddptui.config.trial import Site, Trial
 from ddptui.live import headline
 from ddptui.run.playback import Playback
-from ddptui.run.session import Session
+from ddptui.run.runner import Session
 from ddptui.store import user_presets
 from ddptui.tui.draft import without_old_figures
 from ddptui.tui.keys import bound

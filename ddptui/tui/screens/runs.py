@@ -14,7 +14,7 @@ from textual.events import ScreenResume
 from textual.getters import query_one
 from textual.widgets import DataTable, Input, Static
 
-from ddptui.run.resume import begin_resumption
+from ddptui.run.prepare import begin_resumption
 from ddptui.store.overview import Overview, overview
 from ddptui.store.runs import Run, all_runs
 from ddptui.store.trash import Moved, discard, restore

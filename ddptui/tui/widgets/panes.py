@@ -16,7 +16,7 @@ from ddptui.engines.base import LAUNCHER_LOG
 from ddptui.live.monitor import RunMonitor
 from ddptui.live.state import mean_of
 from ddptui.run.playback import Playback
-from ddptui.run.session import Session
+from ddptui.run.runner import Session
 from ddptui.store.journal import LogTail
 from ddptui.text.drawing import series_kind
 from ddptui.tui.background import in_background

@@ -13,7 +13,7 @@ from ddptui.host.source import source_line
 from ddptui.live.monitor import RunMonitor
 from ddptui.report.ranks import Read, of_trial, place_columns, read_for
 from ddptui.run.playback import Playback
-from ddptui.run.session import Session
+from ddptui.run.runner import Session
 from ddptui.text.drawing import ljust, shorten
 from ddptui.text.tables import Table, as_text
 from ddptui.text.words import S, count

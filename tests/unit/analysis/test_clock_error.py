@@ -21,7 +21,7 @@ from ddptui.live.state import Live
 from ddptui.live.timeline import summary
 from ddptui.report import table
 from ddptui.report.exports import trace as as_trace
-from ddptui.run.recording import Recording
+from ddptui.run.playback import Recording
 from ddptui.wire.messages import Step
 from ddptui.wire.records import Ended, Injection, Launched, Message, Offset, shift_times
 from tests.support.builders import (

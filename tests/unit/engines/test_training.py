@@ -24,7 +24,7 @@ from ddptui.engines.local.training import (
     training_at,
     training_of,
 )
-from ddptui.run.resume import begin_resumption
+from ddptui.run.prepare import begin_resumption
 from ddptui.store.runs import Run, RunError
 from ddptui.wire.connection import WATCHED, Watching
 

@@ -12,7 +12,7 @@ import pytest
 
 from ddptui.config.preset import Preset
 from ddptui.findings.compare import RunningResults
-from ddptui.run import headless, lab
+from ddptui.run import headless, runner
 from ddptui.run.headless import Narrator
 from ddptui.store.journal import run_lost
 from ddptui.store.runs import Run
@@ -39,7 +39,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Preset]:
                 run.write_results(results.results)
             yield message
 
-    monkeypatch.setattr(lab, "run_preset", run_preset)
+    monkeypatch.setattr(runner, "run_preset", run_preset)
     return lambda: preset_of({"trial": [{"name": "a"}]})
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from ddptui.config.preset import Preset
 from ddptui.findings.compare import RunningResults
-from ddptui.run import headless, lab
+from ddptui.run import headless, runner
 from ddptui.run.headless import CLEAR_LINE, EXIT_CODES, Narrator, notice_lines
-from ddptui.run.session import Session
+from ddptui.run.runner import Session
 from ddptui.store.journal import RunLost
 from ddptui.store.runs import Run
 from ddptui.text.drawing import cell_len
@@ -184,7 +184,7 @@ def test_a_job_that_may_be_left_is_named_with_the_error_that_ended_the_run(
         raise error
 
     error.add_note("job 17 may be left")
-    monkeypatch.setattr(lab, "run_preset", run_preset)
+    monkeypatch.setattr(runner, "run_preset", run_preset)
     with ThreadPoolExecutor(1) as threads:
         session = Session(two_trials(), Run.create(tmp_path, two_trials(), {}), threads)
         session.close()
@@ -204,7 +204,7 @@ def told_by_the_lab(monkeypatch: pytest.MonkeyPatch) -> None:
                 results.add(message)
                 yield message
 
-    monkeypatch.setattr(lab, "run_preset", run_preset)
+    monkeypatch.setattr(runner, "run_preset", run_preset)
 
 
 @pytest.mark.usefixtures("told_by_the_lab")

@@ -12,9 +12,8 @@ from ddptui.analysis.clocks import Clocks
 from ddptui.live.fold import fold
 from ddptui.live.monitor import RunMonitor
 from ddptui.live.state import Live
-from ddptui.run import recording
-from ddptui.run.playback import Playback
-from ddptui.run.recording import AROUND, MOST_EVENTS, Course, RecordedLaunch, Recording
+from ddptui.run import playback
+from ddptui.run.playback import AROUND, MOST_EVENTS, Course, Playback, RecordedLaunch, Recording
 from ddptui.store.runs import Run
 from ddptui.wire.messages import Heartbeat, Step
 from ddptui.wire.records import Ended, Injection, Message
@@ -62,7 +61,7 @@ def _step(rank: int, number: int, begin_s: int) -> Step:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few messages from one state to the next, in place of thousands."""
-    monkeypatch.setattr(recording, "STATE_EVERY", 50)
+    monkeypatch.setattr(playback, "STATE_EVERY", 50)
 
 
 def read(folder: Path, *journals: list[Message]) -> Recording:
@@ -164,7 +163,7 @@ def test_going_to_a_launch_leaves_out_most_of_what_is_before_and_goes_on_from_th
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Room for some hundred steps."""
-    monkeypatch.setattr(recording, "MOST_EVENTS", 1_000)
+    monkeypatch.setattr(playback, "MOST_EVENTS", 1_000)
 
 
 def numbers(messages: list[Message], rank: int) -> list[int]:
@@ -203,7 +202,7 @@ def test_kept_steps_have_the_waits_that_they_had(tmp_path: Path, monkeypatch: py
     run = write_run(tmp_path, PRESET, late_launch(ms=5.0, steps=600))
     waits: list[dict[int, dict[int, int]]] = []
     for most, is_thinned in ((MOST_EVENTS, False), (1_000, True)):
-        monkeypatch.setattr(recording, "MOST_EVENTS", most)
+        monkeypatch.setattr(playback, "MOST_EVENTS", most)
         kept, monitor = Recording(run, PRESET), RunMonitor()
         assert (kept.every > 1) is is_thinned
         of_step: dict[int, dict[int, int]] = {}

@@ -15,8 +15,8 @@ from ddptui.cli.machine import SELFTEST_MODES
 from ddptui.config.catalog import AGGREGATING, STRATEGIES
 from ddptui.config.fields import FIELDS
 from ddptui.config.trial import Bottleneck, Site, Trial
-from ddptui.run import selftest
-from ddptui.run.selftest import REST, STEPS, WARMUP, delays_of
+from ddptui.run import verify
+from ddptui.run.verify import REST, STEPS, WARMUP, delays_of
 from ddptui.wire.messages import Slept, Step
 from ddptui.wire.phases import PHASES
 from tests.support.traces import MS, delayed, trace, works_of
@@ -39,7 +39,7 @@ def test_windows_are_apart_the_first_is_silent_and_every_site_has_one(mode: str)
 
 
 def test_the_grid_has_each_strategy_in_each_mode_and_dp_once() -> None:
-    preset = selftest._preset(SELFTEST_MODES, AGGREGATING)
+    preset = verify._preset(SELFTEST_MODES, AGGREGATING)
     names = [trial.name for trial in preset.trials]
     assert len(set(names)) == len(names) == (len(SELFTEST_MODES) - 1) * (len(STRATEGIES) - 1) + 1
     assert "dp" in FIELDS["strategy"].modes
@@ -66,7 +66,7 @@ def late(at: str | None, ms: float = 25.0, rank: int = RANK, told_ms: float | No
 
 def found(site: Site | None, steps: dict[int, list[Step]], rank: int = RANK, *, root_averages: bool = False) -> str:
     delay = Bottleneck(at=site, ranks=(rank,)) if site else None
-    return selftest._found_in_window(delay, steps, Trial(strategy="gather_scatter" if root_averages else "all_reduce"))
+    return verify._found_in_window(delay, steps, Trial(strategy="gather_scatter" if root_averages else "all_reduce"))
 
 
 @pytest.mark.parametrize("site", SITES[1:])
@@ -112,7 +112,7 @@ def test_a_root_that_averages_for_all_is_rightly_named_in_aggregate_and_nowhere_
 def test_an_amount_may_be_off_by_a_twentieth(attributed: float, low: float, high: float, right: bool) -> None:
     slept = (Slept("forward", 0, 100 * MS),)
     steps = {RANK: [msgspec.structs.replace(step, slept=slept) for step in trace(works_of(1, steps=1))[RANK]]}
-    cell = selftest._amounts(steps, ConfidenceInterval(estimate=attributed, low=low, high=high), 0.05)
+    cell = verify._amounts(steps, ConfidenceInterval(estimate=attributed, low=low, high=high), 0.05)
     assert cell == f"{'' if right else '!'}{attributed * 1000:.0f}/100"
 
 

@@ -17,12 +17,12 @@ from ddptui.diagnosis.positions import Stall
 from ddptui.engines.base import Launch
 from ddptui.engines.rank_server import RankServer
 from ddptui.host.load import LoadMeter
-from ddptui.run import lab, quiet, sampling, supervisor
-from ddptui.run.lab import Controls
-from ddptui.run.quiet import CALM_READINGS, can_wait, wait_until_quiet
-from ddptui.run.sampling import HOLDS_S, PER_S, SamplingPace
-from ddptui.run.sampling import PER_S_IF_LATE as FASTER
+from ddptui.run import prepare, runner, supervisor, watch_supervisor
+from ddptui.run.prepare import CALM_READINGS, can_wait, wait_until_quiet
+from ddptui.run.runner import RunControls
 from ddptui.run.supervisor import LaunchSupervisor
+from ddptui.run.watch_supervisor import HOLDS_S, PER_S, SamplingPace
+from ddptui.run.watch_supervisor import PER_S_IF_LATE as FASTER
 from ddptui.store.journal import RepeatJournal
 from ddptui.text.words import MS
 from ddptui.wire.messages import Collective, Hello, Step
@@ -76,7 +76,7 @@ def test_the_first_stranger_is_reported_at_once_and_the_others_are_left_for_the_
         stranger.connect(hub.endpoint)
         knock = msgspec.msgpack.encode([hello(0, world_size=1, token="wrong")])
         stranger.send(knock)
-        follow = lab._follow(launched(), launch, None, Controls())
+        follow = runner._follow(launched(), launch, None, RunControls())
         first = next(follow)
         for _ in range(3):
             stranger.send(knock)
@@ -146,12 +146,12 @@ LATE = Bottleneck(at="forward", ranks=(1,), sleep_ms=5)
 @pytest.fixture
 def clock_of_lab(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     clock_of_lab = SimpleNamespace(now=100.0)
-    monkeypatch.setattr(lab, "time", SimpleNamespace(monotonic=lambda: clock_of_lab.now))
+    monkeypatch.setattr(runner, "time", SimpleNamespace(monotonic=lambda: clock_of_lab.now))
     return clock_of_lab
 
 
 def test_a_launch_that_begins_knows_nothing_of_skips_and_delays_for_the_one_before() -> None:
-    controls = Controls()
+    controls = RunControls()
     assert not controls.skip(0)  # none has begun
     controls.launched_ns = 0
     assert controls.end() is None
@@ -167,7 +167,7 @@ def test_a_launch_that_begins_knows_nothing_of_skips_and_delays_for_the_one_befo
 
 @pytest.mark.parametrize("wish", ["skip", "stop"])
 def test_it_is_known_since_when_an_end_is_wanted(wish: str, clock_of_lab: SimpleNamespace) -> None:
-    controls = Controls()
+    controls = RunControls()
     controls.launched_ns = 1
     controls.skip(1) if wish == "skip" else controls.stop()
     clock_of_lab.now += 2.5
@@ -177,7 +177,7 @@ def test_it_is_known_since_when_an_end_is_wanted(wish: str, clock_of_lab: Simple
 
 
 def test_what_is_to_be_sent_is_sent_once_in_order_and_to_the_launch_that_is_meant() -> None:
-    controls = Controls()
+    controls = RunControls()
     assert (controls.end(), list(controls.requests(1))) == (None, [])
     controls.ask_for_stacks(1)
     controls.inject((LATE,), 1)
@@ -193,7 +193,7 @@ def test_what_is_to_be_sent_is_sent_once_in_order_and_to_the_launch_that_is_mean
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     clock = SimpleNamespace(now=100.0)
-    monkeypatch.setattr(sampling, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    monkeypatch.setattr(watch_supervisor, "time", SimpleNamespace(monotonic=lambda: clock.now))
     return clock
 
 
@@ -242,7 +242,7 @@ CALM = Load(at_ns=0, busy=0.1, own=0.0, idle=1.9)
 
 def waited(monkeypatch: pytest.MonkeyPatch, readings: Iterator[Load], within_s: float = 600.0) -> list[str]:
     monkeypatch.setattr(LoadMeter, "read", lambda *_, **__: [next(readings)])
-    monkeypatch.setattr(quiet, "LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(prepare, "LOOK_EVERY_S", 0.0)
     said: list[str] = []
     wait_until_quiet(within_s, said.append)
     return said

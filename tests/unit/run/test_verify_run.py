@@ -8,7 +8,7 @@ import pytest
 from ddptui.analysis.results import Results
 from ddptui.host.rank_side import Child, NoAnswer
 from ddptui.run import verify
-from ddptui.run.curves import curves_of, repeats_shown
+from ddptui.run.compare import curves_of, repeats_shown
 from ddptui.store.overview import results_of
 from ddptui.store.runs import Run, RunError
 from tests.support.builders import (

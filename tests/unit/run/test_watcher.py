@@ -11,8 +11,8 @@ import pytest
 
 from ddptui.config.command_presets import preset_of
 from ddptui.engines.rank_server import RankServer
-from ddptui.run import supervisor, watcher
-from ddptui.run.watcher import LOST_AFTER_S, NO_STEP_S, WatchSupervisor
+from ddptui.run import supervisor, watch_supervisor
+from ddptui.run.watch_supervisor import LOST_AFTER_S, NO_STEP_S, WatchSupervisor
 from ddptui.store.journal import RepeatJournal
 from ddptui.wire.connection import Event
 from ddptui.wire.messages import Failed, Heartbeat, Place, Position
@@ -41,7 +41,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(watcher, "time", clock)
+    monkeypatch.setattr(watch_supervisor, "time", clock)
     monkeypatch.setattr(supervisor, "time", clock)
     return clock
 

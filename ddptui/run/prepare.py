@@ -1,12 +1,19 @@
-"""Waits before a run until other programs no longer use cores that its ranks need."""
+"""Before a run: waits until other programs no longer use its cores; prepares resuming an interrupted run."""
 
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
+from typing import NamedTuple
 
 from ddptui.analysis.policy import MOST_OTHER_LOAD
 from ddptui.analysis.repeats import busy_now
 from ddptui.config.preset import Preset
+from ddptui.engines.checks import prepare
+from ddptui.engines.local.training import training_that_runs
+from ddptui.findings.repeat import Outcomes
 from ddptui.host.load import LoadMeter, descendants
+from ddptui.store.overview import outcomes_of, recomputed
+from ddptui.store.runs import Run, RunError
 
 CALM_READINGS = 4  # quiet readings in a row, which take two seconds: many programs pause for a moment
 LOOK_EVERY_S = 0.1
@@ -51,3 +58,27 @@ def wait_until_quiet(within_s: float, say: Callable[[str], object]) -> None:
 def can_wait(preset: Preset) -> bool:
     """Whether a run may wait for this machine to be quiet. The user's own training never waits."""
     return preset.kind != "command" and preset.engine.name == "local"
+
+
+class Resumption(NamedTuple):
+    """A run that this process has locked in order to resume it. Closing or dropping `lock` releases the run."""
+
+    run: Run
+    preset: Preset  # checked for the hosts on which its ranks will run
+    lock: ExitStack
+
+    def finished(self) -> Outcomes:
+        """The outcomes of repeats that need not be launched again. Reads all journals, which may take seconds. Raises
+        RunError."""
+        return recomputed(outcomes_of(self.run, self.preset))
+
+
+def begin_resumption(run: Run) -> Resumption:
+    """Lock a run and check its preset. Raises RunError if another console holds the run, or if the watched training of
+    this run is still running; also raises PresetError."""
+    with ExitStack() as lock:
+        lock.enter_context(run.held())
+        preset = run.preset()
+        if training_that_runs(run, preset):
+            raise RunError(f"{run.name}: its training still runs: `ddptui attach {run.name}` watches it again")
+        return Resumption(run, prepare(preset), lock.pop_all())

@@ -1,14 +1,12 @@
-"""Runs a preset: launches every trial, follows its ranks, and yields their messages.
-
-`run_preset` goes through the launches, `_launch` starts and ends one, `_follow` receives messages from its ranks, and
-sends them what the user requests through `Controls`, e.g. new delays. Repeats of different trials are interleaved
-(A B A B), so that a slow minute of the machine affects all trials alike.
-"""
+"""Runs a preset: chooses its engine, launches every trial, follows its ranks, and yields their messages; also in a
+thread."""
 
 import time
+import traceback
 from collections import deque
 from collections.abc import Generator, Iterator
-from contextlib import closing, nullcontext
+from concurrent.futures import Executor, wait
+from contextlib import AbstractContextManager, closing, nullcontext
 from itertools import product
 from math import inf
 from typing import Literal
@@ -17,21 +15,23 @@ import msgspec
 
 from ddptui.analysis.clocks import Probes
 from ddptui.analysis.policy import MOST_OTHER_LOAD
+from ddptui.analysis.results import Results
 from ddptui.config.catalog import COMMAND
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck, Trial
 from ddptui.engines.base import Engine, LaunchRefused
-from ddptui.engines.choose import engine_for
 from ddptui.engines.local.command import WatchMode
+from ddptui.engines.local.engine import LocalEngine
 from ddptui.engines.local.warm import WarmParent
 from ddptui.findings.compare import RunningResults
+from ddptui.findings.repeat import NO_OUTCOMES, Outcomes
 from ddptui.host.load import LoadMeter
 from ddptui.host.machine import own_clock
-from ddptui.run.sampling import SamplingPace
+from ddptui.host.network import NetworkError
 from ddptui.run.supervisor import LaunchSupervisor, Supervisor
-from ddptui.run.watcher import WatchSupervisor
-from ddptui.store.journal import RepeatJournal
-from ddptui.store.runs import Run
+from ddptui.run.watch_supervisor import SamplingPace, WatchSupervisor
+from ddptui.store.journal import RepeatJournal, RunLost
+from ddptui.store.runs import Run, RunError
 from ddptui.wire.messages import Echo
 from ddptui.wire.records import Alive, Ended, Injection, Launched, Look, Message, Notice, SetBottleneck, Stop
 
@@ -40,7 +40,7 @@ POLL_MS = 100  # longest wait for a message before processes and the user's requ
 ALIVE_EVERY_S = 5.0
 
 
-class Controls:
+class RunControls:
     """The user's requests to a running run, which may come from any thread. They are read between messages."""
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ class Controls:
 def run_preset(
     preset: Preset,
     run: Run,
-    controls: Controls | None = None,
+    controls: RunControls | None = None,
     *,
     results: RunningResults | None = None,
     warm: WarmParent | None = None,
@@ -107,7 +107,7 @@ def run_preset(
     are not launched again. warm: the warm parent that forks the ranks, shared with other runs; None: this run creates
     one. terms: whether a watched command shares the terminal, and whether it outlives the console. Raises RunLost.
     """
-    controls = controls or Controls()
+    controls = controls or RunControls()
     results = results or RunningResults(preset, run.name, run.environment())
     if results.outcomes:
         run.write_results(results.results)  # a console that was killed may not have written results.json
@@ -124,7 +124,7 @@ def run_preset(
 
 
 def _run_trials(
-    preset: Preset, run: Run, engine: Engine, controls: Controls, results: RunningResults
+    preset: Preset, run: Run, engine: Engine, controls: RunControls, results: RunningResults
 ) -> Generator[Message]:
     """Yields all messages of the launches that are missing in `results`, one launch after another."""
     skipped: set[str] = set()  # includes trials that train until they are skipped, whose launch ends with status ok
@@ -142,7 +142,7 @@ def _run_trials(
         skipped |= {trial.name} if controls.end() == "skipped" else set()
 
 
-def _launch(trial: Trial, repeat: RepeatJournal, engine: Engine, controls: Controls) -> Iterator[Message]:
+def _launch(trial: Trial, repeat: RepeatJournal, engine: Engine, controls: RunControls) -> Iterator[Message]:
     """Yields the messages of one launch, from its command line to its end."""
     while controls.end() != "interrupted" and not engine.is_ready(trial, READY_S):
         pass
@@ -185,7 +185,7 @@ def _launch(trial: Trial, repeat: RepeatJournal, engine: Engine, controls: Contr
 
 
 def _follow(
-    launched: Launched, supervisor: Supervisor, meter: LoadMeter | None, controls: Controls
+    launched: Launched, supervisor: Supervisor, meter: LoadMeter | None, controls: RunControls
 ) -> Generator[Message, None, bool]:
     """Yields all messages of a launch while it runs. Returns whether the user ended it by a skip or stop."""
     alive_sent, changed_ns, asked, phase = 0.0, 0, 0, (False, False)
@@ -232,3 +232,95 @@ def why_stopped(error: Exception) -> str:
         where = f" ({error.filename})" if error.filename else ""
         why = f"the launch could not be started: {error.strerror or error}{where}; `ddptui doctor` finds out why"
     return "; ".join([why, *getattr(error, "__notes__", [])])
+
+
+ERROR_LOG = "internal-error.log"  # in the run's folder
+CLOSING_S = 3.0  # time for ranks that train until they are stopped to end by themselves
+
+
+class Session:
+    """A run in a thread of `threads`. `controls` controls it. `error` says why it ended early; None: it did not."""
+
+    def __init__(
+        self,
+        preset: Preset,
+        run: Run,
+        threads: Executor,
+        finished_before: Outcomes = NO_OUTCOMES,
+        warm: WarmParent | None = None,
+        terms: WatchMode | None = None,
+        lock: AbstractContextManager[object] | None = None,
+    ) -> None:
+        """Start the run. finished_before: outcomes of earlier launches, in a resumed run; only the rest is launched.
+        warm, terms: see lab.run_preset. lock: the lock of the run, released when the run ends."""
+        self.preset, self.run, self.finished_before = preset, run, finished_before
+        self.controls = RunControls()
+        self.error: str | None = None
+        self.begun_ns = self.now_ns()
+        self.terms = terms or WatchMode()
+        self._running_results = results = RunningResults(preset, run.name, run.environment(), finished_before)
+        launches = run_preset(preset, run, self.controls, results=results, warm=warm, terms=self.terms)
+        self._messages: deque[Message] = deque()  # its append and popleft need no lock between threads
+        self.work = threads.submit(self._follow, launches, lock or run.held())  # last: it reads all of the above
+
+    @property
+    def results(self) -> Results:
+        """The results of the launches finished so far."""
+        return self._running_results.results
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all ranks have ended, so that the next `drain` yields the last messages."""
+        return self.work.done()
+
+    def now_ns(self) -> int:
+        """The current time in ns on the clock of the messages."""
+        return time.monotonic_ns()
+
+    def drain(self) -> list[Message]:
+        """The messages since the last call."""
+        return [self._messages.popleft() for _ in range(len(self._messages))]  # without those that arrive meanwhile
+
+    def close(self) -> None:
+        """Stop the run if it is still running, and wait until all its ranks have ended."""
+        self.controls.stop(within_s=CLOSING_S)
+        wait([self.work])
+
+    def _follow(self, launches: Generator[Message], lock: AbstractContextManager[object]) -> None:
+        try:
+            with lock, closing(launches) as stream:
+                self._messages.extend(stream)
+        except (RunError, RunLost, OSError) as error:
+            self.error = why_stopped(error)
+        except Exception as error:  # a bug: its traceback must not be printed over the console's screen
+            path = self.run.folder / ERROR_LOG
+            where = f"the traceback is in {path}"
+            try:
+                with path.open("a", encoding="utf-8") as log:
+                    traceback.print_exc(file=log)
+            except OSError as cannot:
+                where = f"its traceback cannot be written to {path}: {cannot.strerror}"
+            self.error = f"{type(error).__name__}: {why_stopped(error)}; {where}"
+
+
+def engine_for(preset: Preset, run: Run, warm: WarmParent, terms: WatchMode | None = None) -> Engine:
+    """The engine that the preset names. terms: how commands are watched. Raises OSError, and LaunchRefused."""
+    options = preset.engine
+    try:
+        match options.name:
+            case "local":
+                return LocalEngine(run.folder, warm, terms)
+            case "join" if terms is not None and terms.elsewhere:
+                from ddptui.engines.local.command import ListeningEngine
+
+                return ListeningEngine(options, run, terms)
+            case "join":
+                from ddptui.engines.join.engine import JoinEngine  # imported late, as below: most runs are local
+
+                return JoinEngine(options, run)
+            case "slurm":
+                from ddptui.engines.slurm.engine import SlurmEngine
+
+                return SlurmEngine(preset, run)
+    except NetworkError as error:
+        raise LaunchRefused(str(error)) from None
