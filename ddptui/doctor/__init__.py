@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
-from ddptui.doctor import folders, gpus, machine, processes, torch
-from ddptui.doctor.finding import Finding, lines, with_known_cause
+from ddptui.doctor import machine, processes
+from ddptui.doctor.machine import CheckResult, lines, with_known_cause
 from ddptui.text.words import first_line
 
-Look = Callable[[], Iterable[Finding]]
+Look = Callable[[], Iterable[CheckResult]]
 Groups = dict[str, tuple[tuple[str, Look], ...]]
 
 LINKS_WORK = 'ranks can have simulated slow links: at = "link"'
@@ -19,7 +19,7 @@ def groups(runs: str | None) -> Groups:
     return {
         "This machine": (
             ("python", machine.machine),
-            ("driver", gpus.driver_and_gpus),
+            ("driver", machine.driver_and_gpus),
             ("compiler", partial(machine.need, "compiler", "C++ compiler found: compile = true works")),
             ("interfaces", machine.interfaces),
             ("open files", machine.open_files),
@@ -27,12 +27,12 @@ def groups(runs: str | None) -> Groups:
             ("time of day", machine.wall_clock),
         ),
         "Folders": (
-            ("runs", partial(folders.runs, runs)),
-            ("data", folders.data),
-            ("/dev/shm", folders.shared_memory),
+            ("runs", partial(machine.check_runs, runs)),
+            ("data", machine.check_data),
+            ("/dev/shm", machine.shared_memory),
         ),
         "Processes": (
-            ("sockets", folders.sockets),
+            ("sockets", machine.check_sockets),
             ("clock", processes.clock),
             ("scheduler", processes.scheduler),
             ("orphans", processes.orphans),
@@ -42,7 +42,7 @@ def groups(runs: str | None) -> Groups:
             ("slurm", machine.slurm),
             ("slow links", partial(machine.need, "slow links", LINKS_WORK)),
         ),
-        "torch, and ranks that connect (takes some seconds)": (("torch", torch.torch),),
+        "torch, and ranks that connect (takes some seconds)": (("torch", processes.torch),),
     }
 
 
@@ -57,10 +57,10 @@ def examine(runs: str | None = None) -> int:
     return 1 if fatal else 0
 
 
-def findings(checks: Iterable[tuple[str, Look]]) -> Iterator[Finding]:
+def findings(checks: Iterable[tuple[str, Look]]) -> Iterator[CheckResult]:
     """Yields the findings of the checks. A check that raises an exception yields a finding, too."""
     for name, look in checks:
         try:
             yield from map(with_known_cause, look())
         except Exception as error:
-            yield with_known_cause(Finding(name, f"cannot be checked: {first_line(error)}", REPORT))
+            yield with_known_cause(CheckResult(name, f"cannot be checked: {first_line(error)}", REPORT))

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from ddptui.doctor.finding import Finding
+from ddptui.doctor.machine import CheckResult
 
 GB = 2**30
 
 
-def only(findings: Iterator[Finding]) -> Finding:
+def only(findings: Iterator[CheckResult]) -> CheckResult:
     [finding] = findings
     return finding

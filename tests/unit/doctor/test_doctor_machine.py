@@ -16,8 +16,8 @@ import psutil
 import pytest
 
 from ddptui import doctor
-from ddptui.doctor import folders, machine, processes
-from ddptui.doctor.finding import Finding
+from ddptui.doctor import machine, processes
+from ddptui.doctor.machine import CheckResult
 from ddptui.engines.checks import CHECKS
 from ddptui.host.network import Interface, NetworkError
 from ddptui.host.rank_side import NoAnswer
@@ -45,9 +45,9 @@ def test_this_machine_is_told_without_a_remedy_where_it_suffices(monkeypatch: py
 @pytest.mark.parametrize("name", ["compiler", "slow links"])
 def test_what_only_some_trials_need_is_missed_without_a_remedy(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(CHECKS, name, CHECKS[name]._replace(probe=lambda _: None))
-    assert only(machine.need(name, "it works")) == Finding(name, "it works")
+    assert only(machine.need(name, "it works")) == CheckResult(name, "it works")
     monkeypatch.setitem(CHECKS, name, CHECKS[name]._replace(probe=lambda _: "install it"))
-    assert only(machine.need(name, "it works")) == Finding(name, "install it", tried=False)
+    assert only(machine.need(name, "it works")) == CheckResult(name, "install it", tried=False)
 
 
 def test_the_loopback_interface_is_talked_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,25 +114,25 @@ def test_slurm_is_missed_by_nobody_who_has_none_and_other_hosts_are_told_an_addr
     assert not only(machine.slurm()).tried
     monkeypatch.setattr(shutil, "which", lambda _: "/usr/bin/sbatch")
     monkeypatch.setattr(machine, "refusal", lambda _: "no controller")
-    assert only(machine.slurm()) == Finding("slurm", "no controller", "ask the cluster's administrators")
+    assert only(machine.slurm()) == CheckResult("slurm", "no controller", "ask the cluster's administrators")
     monkeypatch.setattr(machine, "refusal", lambda _: None)
-    assert only(machine.slurm()) == Finding("slurm", "jobs can be submitted: --engine slurm")
+    assert only(machine.slurm()) == CheckResult("slurm", "jobs can be submitted: --engine slurm")
     monkeypatch.setattr(machine, "choose_interface", lambda: Interface("eth7", "10.1.0.7"))
-    assert only(machine.join()) == Finding("join", "other hosts reach this one at 10.1.0.7 (eth7): --engine join")
+    assert only(machine.join()) == CheckResult("join", "other hosts reach this one at 10.1.0.7 (eth7): --engine join")
     monkeypatch.setattr(machine, "choose_interface", failing(NetworkError("only loopback")))
-    assert only(machine.join()) == Finding("join", "other hosts cannot reach this one: only loopback", tried=False)
+    assert only(machine.join()) == CheckResult("join", "other hosts cannot reach this one: only loopback", tried=False)
 
 
 # Folders of runs and of sockets, and shared memory
 
 
 def test_the_runs_folder_is_written_to_and_nothing_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept, disk = folders.runs(str(tmp_path / "not" / "there"))
+    kept, disk = machine.check_runs(str(tmp_path / "not" / "there"))
     assert (kept.remedy, disk.name) == ("", "disk")
     assert list(tmp_path.iterdir()) == []
-    for free_gb, remedy in ((1.0, ""), (0.9, folders.FREE_SOME)):
+    for free_gb, remedy in ((1.0, ""), (0.9, machine.FREE_SOME)):
         monkeypatch.setattr(shutil, "disk_usage", lambda _, free=free_gb * GB: SimpleNamespace(free=free))
-        assert [*folders.runs(str(tmp_path))][-1].remedy == remedy
+        assert [*machine.check_runs(str(tmp_path))][-1].remedy == remedy
 
 
 @pytest.mark.parametrize("name", ["file", "file/below", "dangling", "dangling/below", ""])
@@ -143,7 +143,7 @@ def test_runs_that_cannot_be_kept_are_fatal_and_nothing_stays(
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
     if not name:  # on a disk that fails half way
         monkeypatch.setattr(os, "fsync", failing_with(errno.ENOSPC))
-    [finding] = doctor.findings([("runs", lambda: folders.runs(str(tmp_path / name)))])
+    [finding] = doctor.findings([("runs", lambda: machine.check_runs(str(tmp_path / name)))])
     assert finding.fatal
     assert ("--runs" if name else "disk is full") in finding.remedy
     assert sorted(path.name for path in tmp_path.iterdir()) == ["dangling", "file"]
@@ -158,9 +158,9 @@ def test_runs_that_cannot_be_kept_are_fatal_and_nothing_stays(
     ],
 )
 def test_an_unheard_wire_is_fatal(name: str, found: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not only(folders.sockets()).fatal
-    monkeypatch.setattr(folders, name, found)
-    finding = only(folders.sockets())
+    assert not only(machine.check_sockets()).fatal
+    monkeypatch.setattr(machine, name, found)
+    finding = only(machine.check_sockets())
     assert finding.fatal
     assert "export TMPDIR=" in finding.remedy
 
@@ -168,11 +168,13 @@ def test_an_unheard_wire_is_fatal(name: str, found: Callable[..., Any], monkeypa
 def test_sockets_elsewhere_than_wanted_are_said() -> None:
     where = Path("/tmp")
     for wanted in (None, "/tmp", "/tmp/"):
-        assert folders.socket_folder_finding(where, wanted, "/tmp") == Finding("sockets", "ZeroMQ (ipc) works in /tmp")
-    long = folders.socket_folder_finding(where, "/a/long/path", "/a/long/path")
+        assert machine.socket_folder_finding(where, wanted, "/tmp") == CheckResult(
+            "sockets", "ZeroMQ (ipc) works in /tmp"
+        )
+    long = machine.socket_folder_finding(where, "/a/long/path", "/a/long/path")
     assert "too long" in long.text
     assert not long.remedy
-    refused = folders.socket_folder_finding(where, "/nowhere", "/tmp")
+    refused = machine.socket_folder_finding(where, "/nowhere", "/tmp")
     assert "TMPDIR (/nowhere) cannot be written" in refused.text
     assert refused.remedy == "`export TMPDIR=/tmp`"
 
@@ -184,15 +186,15 @@ def test_sockets_elsewhere_than_wanted_are_said() -> None:
 def test_little_shared_memory_matters_where_there_is_a_gpu(
     size_gb: float, no_gpu: bool, remedy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(folders, "SHARED", tmp_path)
-    monkeypatch.setattr(folders.gpus, "surely_none", lambda: no_gpu)
+    monkeypatch.setattr(machine, "SHARED", tmp_path)
+    monkeypatch.setattr(machine.gpus, "surely_none", lambda: no_gpu)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(total=size_gb * GB))
-    found = only(folders.shared_memory())
+    found = only(machine.shared_memory())
     assert remedy in found.remedy if remedy else found.remedy == ""
     assert "NCCL" in found.text
     assert list(tmp_path.iterdir()) == []  # what was written is gone
-    monkeypatch.setattr(folders, "SHARED", tmp_path / "none")
-    none = only(folders.shared_memory())
+    monkeypatch.setattr(machine, "SHARED", tmp_path / "none")
+    none = only(machine.shared_memory())
     assert ("--shm-size" in none.remedy, none.fatal) == (True, False)
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from ddptui.doctor import gpus as doctor
-from ddptui.doctor import torch
-from ddptui.doctor.finding import Finding
+from ddptui.doctor import machine as doctor
+from ddptui.doctor import processes
+from ddptui.doctor.machine import CheckResult
 from ddptui.engines import checks
 from ddptui.engines.gpu_checks import GpuInfo
 from ddptui.host import gpus
@@ -33,7 +33,7 @@ SEEN_BY_NVML = GpuInfo(False, Driver("580.65", (13, 0), (HostGpu("H200", "GPU-0"
     ],
 )
 def test_gpus_that_torch_does_not_see_are_told_apart(machine: GpuInfo, why: str, found: str, remedy: str) -> None:
-    finding = torch.gpus_finding({"gpus": [], "why_none": why}, machine, "")
+    finding = processes.gpus_finding({"gpus": [], "why_none": why}, machine, "")
     assert found in finding.text
     assert remedy in finding.remedy
     assert not finding.fatal
@@ -44,12 +44,14 @@ FOR_RANKS = "or more that share GPUs (share_gpu = true)"
 
 def test_gpus_are_told_by_name_and_memory_and_where_there_is_none_nothing_is_wrong() -> None:
     told = {"gpus": [["H200", 139 * GB], ["H200", 139 * GB]], "why_none": ""}
-    finding = torch.gpus_finding(told, SEEN_BY_NVML, "")
-    assert finding == Finding("GPUs", f"H200 (139 GB), H200 (139 GB): for 2 ranks, {FOR_RANKS}")
-    alone = torch.gpus_finding(told | {"gpus": told["gpus"][:1]}, SEEN_BY_NVML, "")
+    finding = processes.gpus_finding(told, SEEN_BY_NVML, "")
+    assert finding == CheckResult("GPUs", f"H200 (139 GB), H200 (139 GB): for 2 ranks, {FOR_RANKS}")
+    alone = processes.gpus_finding(told | {"gpus": told["gpus"][:1]}, SEEN_BY_NVML, "")
     assert alone.text == f"H200 (139 GB): for 1 rank, {FOR_RANKS}"
     none = SEEN_BY_NVML._replace(surely_none=True, driver=None, visible="")
-    assert torch.gpus_finding({"gpus": [], "why_none": "-"}, none, "none found") == Finding("GPUs", "none found")
+    assert processes.gpus_finding({"gpus": [], "why_none": "-"}, none, "none found") == CheckResult(
+        "GPUs", "none found"
+    )
 
 
 @pytest.mark.parametrize(
@@ -61,8 +63,8 @@ def test_gpus_are_told_by_name_and_memory_and_where_there_is_none_nothing_is_wro
     ],
 )
 def test_how_it_knows_there_is_none(surely: bool, platform: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch, "surely_none", lambda: surely)
-    found = torch.no_gpu(platform)
+    monkeypatch.setattr(processes, "surely_none", lambda: surely)
+    found = processes.no_gpu(platform)
     assert found.startswith(said) if said else found == ""
     assert ("`docker run --gpus all`" in found) is surely
 
@@ -70,15 +72,15 @@ def test_how_it_knows_there_is_none(surely: bool, platform: str, said: str, monk
 @pytest.mark.parametrize("name", ["torch", "torchvision"])
 def test_without_torch_it_is_one_finding(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "find_spec", lambda wanted: None if wanted == name else object())
-    finding = only(torch.torch())
-    assert finding == Finding("torch", f"{name} is not installed", f"`pip install {name}`", fatal=True)
+    finding = only(processes.torch())
+    assert finding == CheckResult("torch", f"{name} is not installed", f"`pip install {name}`", fatal=True)
     monkeypatch.setattr(checks, "find_spec", lambda _: None)
-    assert only(torch.torch()).remedy == "`pip install torch torchvision`"
+    assert only(processes.torch()).remedy == "`pip install torch torchvision`"
 
 
 def test_without_a_folder_for_sockets_torch_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch, "Hub", failing_with(errno.ENOENT))
-    finding = only(torch.torch())
+    monkeypatch.setattr(processes, "Hub", failing_with(errno.ENOENT))
+    finding = only(processes.torch())
     assert (finding.tried, finding.fatal) == (False, False)
 
 
@@ -102,14 +104,14 @@ class Told(Child):
         return dict(told)
 
 
-def found_by(asked: Child) -> dict[str, Finding]:
-    return {finding.name: finding for finding in torch.torch_findings(asked)}
+def found_by(asked: Child) -> dict[str, CheckResult]:
+    return {finding.name: finding for finding in processes.torch_findings(asked)}
 
 
 @pytest.mark.parametrize("version", ["2.7.1+cu126", "1.13"])
 def test_a_torch_whose_ranks_would_not_meet_is_fatal(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "installed", lambda _: version)
-    finding = only(torch.torch())
+    finding = only(processes.torch())
     assert finding.text == f"torch {version} is too old: ddptui needs 2.8 or newer"
     assert (finding.remedy, finding.fatal) == ("`pip install --upgrade torch torchvision`", True)
     for fine in ("2.8.0", "3.0", "git", None):
@@ -147,18 +149,18 @@ def test_a_forkserver_that_does_not_start_and_an_nccl_that_does_not_sum_are_warn
 
 
 def test_backends_that_are_not_there_are_told_and_that_mpi_is_rare(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch, "surely_none", lambda: True)
+    monkeypatch.setattr(processes, "surely_none", lambda: True)
     plain = {"torch": "2", "torchvision": "1", "group_hooks": False}
     found = found_by(Told(versions=plain | {"backends": ["gloo"]}))
     assert "with NCCL" in found["nccl"].remedy
     found = found_by(Told(versions=plain | {"backends": []}, gpus="AssertionError"))
     assert found["backends"].fatal
     assert "spawn" not in found
-    assert found["nccl"] == Finding("nccl", "not tried: needs a GPU", tried=False)
+    assert found["nccl"] == CheckResult("nccl", "not tried: needs a GPU", tried=False)
     assert found["collectives"].text == "observed by wrapping torch's functions"
     built = "gloo; mpi: only in a torch built from source with an MPI library"
-    assert torch.backends_finding(["gloo"], gpu=True) == Finding("backends", built)
-    assert torch.backends_finding(["gloo", "nccl", "mpi"], gpu=True) == Finding("backends", "gloo, nccl, mpi")
+    assert processes.backends_finding(["gloo"], gpu=True) == CheckResult("backends", built)
+    assert processes.backends_finding(["gloo", "nccl", "mpi"], gpu=True) == CheckResult("backends", "gloo, nccl, mpi")
 
 
 # NVIDIA's driver
@@ -169,7 +171,7 @@ H100_TEXT = "H100, 80 GB, 1.0 GB used, 0% busy"
 DRIVER = gpus.Driver("580.65", (13, 0), (H100, H100._replace(uuid="GPU-bb", used_bytes=None, busy_percent=None)))
 
 
-def told_by_nvml(monkeypatch: pytest.MonkeyPatch, driver: gpus.Driver | None, visible: str | None) -> list[Finding]:
+def told_by_nvml(monkeypatch: pytest.MonkeyPatch, driver: gpus.Driver | None, visible: str | None) -> list[CheckResult]:
     monkeypatch.setattr(gpus, "surely_none", lambda: False)
     monkeypatch.setattr(gpus, "ask", lambda **_: driver)
     monkeypatch.delenv(gpus.VISIBLE, raising=False)
@@ -182,9 +184,9 @@ def test_the_driver_and_its_gpus_are_told(monkeypatch: pytest.MonkeyPatch) -> No
     linked = DRIVER._replace(links=("NVLink: 0-1", "SYS: 0-2, 1-2"))
     driver, first, second, links = told_by_nvml(monkeypatch, linked, None)
     assert driver.text.startswith("580.65, up to CUDA 13.0; this torch is built for")
-    assert first == Finding("GPU 0", H100_TEXT)
-    assert second == Finding("GPU 1", "H100, 80 GB")
-    assert links == Finding("links", "NVLink: 0-1; SYS: 0-2, 1-2")
+    assert first == CheckResult("GPU 0", H100_TEXT)
+    assert second == CheckResult("GPU 1", "H100, 80 GB")
+    assert links == CheckResult("links", "NVLink: 0-1; SYS: 0-2, 1-2")
 
 
 def test_a_gpu_that_is_hidden_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from ddptui import doctor
 from ddptui.cli import main
-from ddptui.doctor.finding import COLUMNS, Finding, lines, with_known_cause
+from ddptui.doctor.machine import COLUMNS, CheckResult, lines, with_known_cause
 
 # How findings are printed
 
@@ -17,13 +17,13 @@ from ddptui.doctor.finding import COLUMNS, Finding, lines, with_known_cause
 @pytest.mark.parametrize(
     ("finding", "begin"),
     [
-        (Finding("cores", "2"), "✓ cores        2"),
-        (Finding("cores", "1", "take another"), "! cores        1"),
-        (Finding("cores", "0", "take another", fatal=True), "✗ cores        0"),
-        (Finding("nccl", "not tried", tried=False), "– nccl         not tried"),
+        (CheckResult("cores", "2"), "✓ cores        2"),
+        (CheckResult("cores", "1", "take another"), "! cores        1"),
+        (CheckResult("cores", "0", "take another", fatal=True), "✗ cores        0"),
+        (CheckResult("nccl", "not tried", tried=False), "– nccl         not tried"),
     ],
 )
-def test_a_mark_says_how_bad_it_is_and_the_remedy_stands_below(finding: Finding, begin: str) -> None:
+def test_a_mark_says_how_bad_it_is_and_the_remedy_stands_below(finding: CheckResult, begin: str) -> None:
     first, *rest = lines(finding)
     assert first == begin
     assert rest == ([f"{'':15}→ {finding.remedy}"] if finding.remedy else [])
@@ -31,7 +31,7 @@ def test_a_mark_says_how_bad_it_is_and_the_remedy_stands_below(finding: Finding,
 
 def test_lines_fit_into_80_columns_and_a_path_stays_whole() -> None:
     path = "/a-path/" + "x" * 90
-    printed = lines(Finding("runs", "many words " * 20 + path, "and more words " * 20))
+    printed = lines(CheckResult("runs", "many words " * 20 + path, "and more words " * 20))
     assert [line for line in printed if len(line) > COLUMNS] == [f"{'':15}{path}"]
 
 
@@ -47,8 +47,8 @@ def test_lines_fit_into_80_columns_and_a_path_stays_whole() -> None:
     ],
 )
 def test_where_the_cause_is_known_the_remedy_is_its_own(found: str, remedy: str) -> None:
-    assert remedy in with_known_cause(Finding("spawn", found, "as it was")).remedy
-    assert with_known_cause(Finding("spawn", found)).remedy == ""
+    assert remedy in with_known_cause(CheckResult("spawn", found, "as it was")).remedy
+    assert with_known_cause(CheckResult("spawn", found)).remedy == ""
 
 
 # The whole
@@ -64,14 +64,14 @@ def test_findings_are_printed_as_they_come_and_only_what_stands_in_the_way_of_a_
 ) -> None:
     seen: list[str] = []
 
-    def second() -> Iterator[Finding]:
+    def second() -> Iterator[CheckResult]:
         seen.append(capsys.readouterr().out)
-        yield Finding("b", "2", "mend")
+        yield CheckResult("b", "2", "mend")
 
-    assert examined(monkeypatch, lambda: [Finding("a", "1")], second) == 0
+    assert examined(monkeypatch, lambda: [CheckResult("a", "1")], second) == 0
     assert seen[0].splitlines()[0] == "Group"
     assert "✓ a" in seen[0]
-    assert examined(monkeypatch, lambda: [Finding("c", "3", "mend", fatal=True)], second) == 1
+    assert examined(monkeypatch, lambda: [CheckResult("c", "3", "mend", fatal=True)], second) == 1
 
 
 @pytest.mark.parametrize(
@@ -85,11 +85,11 @@ def test_findings_are_printed_as_they_come_and_only_what_stands_in_the_way_of_a_
 def test_a_check_that_fails_itself_is_a_finding_and_the_others_go_on(
     error: Exception, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def broken() -> Iterator[Finding]:
-        yield Finding("a", "1")
+    def broken() -> Iterator[CheckResult]:
+        yield CheckResult("a", "1")
         raise error
 
-    assert examined(monkeypatch, broken, lambda: [Finding("b", "2")]) == 0
+    assert examined(monkeypatch, broken, lambda: [CheckResult("b", "2")]) == 0
     output = capsys.readouterr().out
     assert said in output
     assert "! what         cannot be checked" in output
@@ -100,10 +100,10 @@ def test_a_check_that_fails_itself_is_a_finding_and_the_others_go_on(
 def test_whoever_ends_it_finds_nothing_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     left: list[str] = []
 
-    def ended() -> Iterator[Finding]:
+    def ended() -> Iterator[CheckResult]:
         try:
             os.kill(os.getpid(), 15)
-            yield Finding("a", "never said")
+            yield CheckResult("a", "never said")
         finally:
             left.append("put away")
 
