@@ -127,8 +127,7 @@ def _print(shown: "tuple[Run, Preset, Results]", form: str, settings: "Settings"
 
         run, preset, results = shown
         return click.echo(as_table(results, preset, settings.columns, run.answers(preset)), nl=False)
-    from ddptui.page.formats import pieces
-    from ddptui.page.picture import PictureError
+    from ddptui.page.formats import PictureError, pieces
 
     with refusing(PictureError):
         for piece in pieces(*shown, form, trial):
@@ -186,7 +185,7 @@ def project(run: str, format: str, runs: str | None, **options: Any) -> None:
         if format != "html":
             sys.exit(command.run(folder, run, asked, format))
         projection = command.projection(folder, run, asked)
-    from ddptui.page.projection import projection_page
+    from ddptui.page.pages import projection_page
 
     click.echo(projection_page(projection), nl=False)
 

@@ -22,7 +22,7 @@ def report(names: tuple[str, ...], format: str, title: str, author: str, runs: s
     the environment and your own code, once. Each RUN is named as in `ddptui show`. Redirect it to a file: `ddptui
     report quickstart who-waits > report.html`. Markdown has no charts.
     """
-    from ddptui.page.document import chapters_of, document
+    from ddptui.page.pages import chapters_of, document
     from ddptui.store.runs import RunError, find_run, runs_folder
     from ddptui.text.words import count
 

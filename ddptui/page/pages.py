@@ -1,6 +1,9 @@
-"""Renders a run, two runs as one, or a run of primitives as one HTML file, which needs no other files."""
+"""Renders a run, two runs as one, several as a document, or a projection as one HTML file, which needs no other
+files."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain, groupby
+from math import log2
 from typing import NamedTuple
 
 from ddptui.analysis.repeats import extent
@@ -8,10 +11,14 @@ from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.preset import Preset
 from ddptui.host.source import source_line
 from ddptui.page.panes import differences, losses, of_trial, times, times_of
-from ddptui.page.render import rendered
+from ddptui.page.render import Axis, Chart, CurveSeries, curves, rendered
+from ddptui.projection import Point, Projection
+from ddptui.projection.report import in_full, title
 from ddptui.report import table
+from ddptui.report import table as lessons
 from ddptui.report.blocks import Block, Drawing, Heading, Notes, Plot, Quote
 from ddptui.report.columns import columns_of, leading
+from ddptui.report.document import Chapter, as_markdown, environments, shown, sources
 from ddptui.report.notes import Note, NoteKind, answer, in_short, notes, shown_first
 from ddptui.report.preset_columns import environment, facts
 from ddptui.report.primitive_report import primitive_blocks
@@ -19,11 +26,13 @@ from ddptui.report.ranks import MOST_ROWS as MOST_PLACES
 from ddptui.report.ranks import RANK_COLUMNS, place_columns
 from ddptui.report.ranks import of_trial as places_of
 from ddptui.report.rows import ROUGH, is_marked, rows_of, what_became
+from ddptui.store.overview import results_of
 from ddptui.store.presets import as_toml
 from ddptui.store.runs import Run
+from ddptui.text.drawing import linear_ticks
 from ddptui.text.sanitize import shell_line
 from ddptui.text.tables import Filled, Table, fill, telling
-from ddptui.text.words import count
+from ddptui.text.words import count, sentence
 
 CONFIGURED = ("launch", "ranks", "strategy", "backend", "average", "mistake", "bottleneck", "fault")  # keys of columns
 TITLES: dict[NoteKind, str] = {
@@ -168,3 +177,99 @@ def by_title(of_run: Sequence[Note]) -> dict[str, list[str]]:
 def _texts(of_run: Sequence[Note], kind: NoteKind) -> list[str]:
     """The notes of one kind, without the kind's name at the start, since the section's title has it."""
     return [note.text.removeprefix(kind).lstrip(":, ") for note in of_run if note.kind == kind]
+
+
+def chapters_of(runs: Sequence[Run]) -> list[Chapter]:
+    """Reads the runs from disk. Of several runs of one preset, the first says what it is about, and its questions stand
+    where they are answered, or else in the first. Raises RunError."""
+    chapters = [_chapter(run) for run in runs]
+    answered = {each.preset.name for each in chapters if any(question.answer.strip() for question in each.questions)}
+    told: set[str] = set()
+    for place, chapter in enumerate(chapters):
+        is_open = not any(question.answer.strip() for question in chapter.questions)
+        if is_open and chapter.preset.name in answered | told:
+            chapter = chapter._replace(questions=())
+        chapters[place] = chapter._replace(about=chapter.about * (chapter.preset.name not in told))
+        told.add(chapter.preset.name)
+    return chapters
+
+
+def _chapter(run: Run) -> Chapter:
+    preset = run.preset()
+    results = results_of(run, preset)
+    of_run = {} if preset.kind == "primitives" else by_title(notes(results, preset))
+    questions = lessons.asked(preset, results, run.answers(preset))
+    return Chapter(kicker(results), preset, preset.localized_about, results, of_run, questions, run.code())
+
+
+def document(title: str, author: str, runs: Sequence[Run], chapters: Sequence[Chapter], form: str) -> str:
+    """The document in a form: html or markdown. chapters: one for each run. Raises RunError if a journal cannot be
+    read."""
+    if form == "markdown":
+        return as_markdown(title, author, chapters)
+    return rendered(
+        "report.html",
+        title=title,
+        kicker=" · ".join(filter(None, [author, count(len(runs), "run")])),
+        answer=(),
+        chapters=[
+            (chapter, answer(chapter.results), _blocks(run, chapter), _questions(number, chapter))
+            for number, (run, chapter) in enumerate(zip(runs, chapters, strict=True), start=1)
+        ],
+        environment=TableView("The machine and the software of the runs", environments(chapters), look="facts"),
+        sources=sources(chapters),
+    )
+
+
+def _questions(number: int, chapter: Chapter) -> list[tuple[str, object]]:
+    return [*pairs(lessons.lesson_blocks(chapter.questions, f"{number}."), "", higher=0)]
+
+
+def _blocks(run: Run, chapter: Chapter) -> Iterator[tuple[str, object]]:
+    """What the run measured, and the charts of its page, as pairs of a kind and its value; those of a trial are of the
+    one that the answer is about."""
+    results, blocks = chapter.results, shown(chapter)
+    if chapter.preset.kind == "primitives":
+        yield from pairs(blocks, chapter.preset.localized_title, higher=0)
+        return
+    table, reading = blocks
+    assert isinstance(table, Table)
+    yield "table", trials_view(results, table.columns)
+    yield from pairs([reading], "")
+    chosen = next(trial for trial in results.trials if trial.name == shown_first(results))
+    late = in_short(chosen)
+    charts: dict[str, list[Chart]] = {
+        "Where the time went": [*times(results), *differences(results)],
+        f"Who waits for whom in {chosen.name}{': ' * bool(late)}{late}": [*chain(*of_trial(run, chosen).values())],
+        "Loss": losses(run, results),
+    }
+    for heading, drawn in charts.items():
+        if drawn:
+            yield from (("heading", (heading, 3)), ("charts", drawn))
+
+
+def projection_page(projection: Projection) -> str:
+    """Renders a projection as HTML."""
+    return rendered(
+        "projection.html",
+        title=title(projection),
+        kicker=f"Projection of run {projection.run}; network: {projection.network.source}",
+        answer=[*map(sentence, projection.said)],
+        strategies=[
+            (name, _curve(name, points := [*same]), table_view(f"{name} by ranks", in_full(points).columns))
+            for name, same in groupby(projection.points, key=lambda point: point.strategy)
+        ],
+        reading=projection.notes,
+    )
+
+
+def _curve(name: str, points: list[Point]) -> list[Chart]:
+    """The step time over ranks; no chart with a single number of ranks."""
+    if len(points) < 2:
+        return []
+    projected = [(log2(point.ranks), point.step_ms) for point in points]
+    measured = [(log2(point.ranks), point.measured_ms) for point in points if point.measured_ms]
+    ranks = Axis("ranks", lambda *_: [(log2(point.ranks), str(point.ranks)) for point in points])
+    return curves(
+        "Step time over ranks", [CurveSeries(name, projected, marks=measured)], ranks, Axis("ms", linear_ticks)
+    )

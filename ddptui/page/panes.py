@@ -8,14 +8,14 @@ from ddptui.analysis.repeats import valid_repeats
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.analysis.waits import AlignedStep
 from ddptui.live.timeline import Excerpt, excerpts, most_telling, row, runs, spread_over, summary, telling_ranks, window
-from ddptui.page.charts import (
+from ddptui.page.render import (
     MOST_TICKS_X,
     TICKS,
     UNITS_X,
     UNITS_Y,
     Axis,
     Chart,
-    Series,
+    CurveSeries,
     bars,
     curves,
     line,
@@ -71,7 +71,7 @@ def losses(run: Run, results: Results) -> list[Chart]:
         at_end = loss_of(trial)
         figure = "" if trial.summary is None else "not finite" if at_end is None else f"{at_end:.3f}"
         if points := curves_of(run, trial).loss:
-            series.append(Series(trial.name, points, figure))
+            series.append(CurveSeries(trial.name, points, figure))
     return curves(LOSS, series, Axis("step", linear_ticks), Axis("loss", linear_ticks))
 
 
@@ -81,7 +81,7 @@ def losses(run: Run, results: Results) -> list[Chart]:
 def times_of(plot: Plot) -> list[Chart]:
     """The times of some operations over sizes; no chart if none of them was measured."""
     drawn = series_of(plot.result, plot.operations)
-    series = [Series(str(each.which), each.points, marks=each.points) for each in drawn]
+    series = [CurveSeries(str(each.which), each.points, marks=each.points) for each in drawn]
 
     def sizes(left: float, right: float, most: int) -> Iterable[tuple[float, str]]:
         every = max(1, round((right - left) / most))

@@ -7,8 +7,8 @@ import pytest
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.page import formats
+from ddptui.page.formats import picture
 from ddptui.page.pages import page
-from ddptui.page.picture import picture
 from ddptui.report import table
 from ddptui.store.overview import results_of
 from ddptui.store.runs import Run

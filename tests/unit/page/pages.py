@@ -8,7 +8,7 @@ import msgspec
 
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
-from ddptui.page.charts import Chart, Shape
+from ddptui.page.render import Chart, Shape
 from ddptui.store.runs import Run
 from ddptui.wire.messages import Step
 from ddptui.wire.records import Message

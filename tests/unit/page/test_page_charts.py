@@ -5,10 +5,10 @@ import re
 import pytest
 
 from ddptui.analysis.breakdown import breakdown, difference
-from ddptui.page.charts import UNITS_X, UNITS_Y, Axis, Chart, Series, Shape, curves, percent
+from ddptui.page.formats import picture
 from ddptui.page.pages import page
 from ddptui.page.panes import differences, times
-from ddptui.page.picture import picture
+from ddptui.page.render import UNITS_X, UNITS_Y, Axis, Chart, CurveSeries, Shape, curves, percent
 from ddptui.report.bars import BarSegment, Part, parts, signed, stacked
 from tests.support.builders import beside, failure, journal, results_for, two_trials
 from tests.unit.page.pages import Found, Told, a_run, shapes, texts
@@ -16,7 +16,7 @@ from tests.unit.page.pages import Found, Told, a_run, shapes, texts
 NO_TICKS = Axis("", lambda *_: ())
 
 
-def drawn(*series: Series, x: Axis = NO_TICKS, y: Axis = NO_TICKS) -> Chart:
+def drawn(*series: CurveSeries, x: Axis = NO_TICKS, y: Axis = NO_TICKS) -> Chart:
     [found] = curves("A chart", series, x, y)
     return found
 
@@ -27,24 +27,24 @@ def path(chart: Chart) -> str:
 
 
 def test_a_line_goes_from_corner_to_corner_with_gaps_for_what_is_not_finite() -> None:
-    d = path(drawn(Series("a", [(0, 0.0), (10, 5.0)])))
+    d = path(drawn(CurveSeries("a", [(0, 0.0), (10, 5.0)])))
     assert d == f"M29 981L{UNITS_X - 29} {UNITS_Y - 981}"
-    assert path(drawn(Series("a", [(0, 0.0), (1, 1.0), (2, None), (3, 1.0), (4, 0.0)]))).count("M") == 2
-    d = path(drawn(Series("a", [(0, 0.0), (1, float("nan")), (2, 1.0)])))
+    assert path(drawn(CurveSeries("a", [(0, 0.0), (1, 1.0), (2, None), (3, 1.0), (4, 0.0)]))).count("M") == 2
+    d = path(drawn(CurveSeries("a", [(0, 0.0), (1, float("nan")), (2, 1.0)])))
     assert re.fullmatch(r"M\d+ \d+h1M\d+ \d+h1", d)
-    assert curves("", [Series("a", []), Series("b", [(0, None)])], NO_TICKS, NO_TICKS) == []
+    assert curves("", [CurveSeries("a", []), CurveSeries("b", [(0, None)])], NO_TICKS, NO_TICKS) == []
 
 
 def test_many_lines_look_different_and_marks_and_ticks_have_places() -> None:
     up = Axis("y", lambda *_: [(0, "0"), (5, "5"), (11, "11")])
     across = Axis("x", lambda *_: [(0, "0"), (11, "11")])
-    found = drawn(Series("a", [(0, 0.0), (10, 10.0)], marks=[(5, 5.0)]), x=across, y=up)
+    found = drawn(CurveSeries("a", [(0, 0.0), (10, 10.0)], marks=[(5, 5.0)]), x=across, y=up)
     [mark] = shapes(found, "circle")
     assert (mark.attributes["cx"], mark.text) == ("50%", "a")
     assert [text for _, text in found.left] == ["y", "0", "5"]
     assert found.left[2][0] == mark.attributes["cy"] + 4  # the label's base line is below the middle of its tick
     assert texts(found) == ["x", "0"]
-    found = drawn(*(Series(str(n), [(0, 0.0), (1, 1.0 * n)], "1.0") for n in range(24)))
+    found = drawn(*(CurveSeries(str(n), [(0, 0.0), (1, 1.0 * n)], "1.0") for n in range(24)))
     assert len({line.attributes["class"] for line in shapes(found, "path")}) == len(dict(found.key)) == 24
     assert found.key[3][1] == "3: 1.0"
 

@@ -11,8 +11,8 @@ import pytest
 
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
+from ddptui.page.formats import MOST_TRIALS, PictureError, picture
 from ddptui.page.pages import page as page_of
-from ddptui.page.picture import MOST_TRIALS, PictureError, picture
 from ddptui.report.run_diff import NO_DIFFERENCE
 from ddptui.run.compare import compare_on_disk
 from ddptui.store.overview import results_of

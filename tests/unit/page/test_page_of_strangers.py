@@ -10,8 +10,8 @@ from ddptui.analysis.results import Results
 from ddptui.cli.inspect import PANES
 from ddptui.config.preset import Preset, Reference
 from ddptui.page import render
+from ddptui.page.formats import picture as picture_of
 from ddptui.page.pages import page as page_of
-from ddptui.page.picture import picture as picture_of
 from ddptui.store.runs import Run
 from tests.unit.page.pages import Found, Told, a_run, journal_of, late_steps
 

@@ -4,7 +4,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ddptui.page.picture import PictureError, picture
+from ddptui.page.formats import PictureError, picture
 from ddptui.store.overview import results_of
 from ddptui.store.runs import Run
 from tests.recorded.net import RUNS

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 from ddptui.analysis.waits import AlignedStep, align_steps
 from ddptui.findings.verdict import analyze_waits
 from ddptui.live.timeline import LONGEST_WAIT, TYPICAL, excerpts
-from ddptui.page.charts import UNITS_X, Chart
 from ddptui.page.pages import page
 from ddptui.page.panes import (
     MATRIX,
@@ -22,6 +21,7 @@ from ddptui.page.panes import (
     of_trial,
     timeline,
 )
+from ddptui.page.render import UNITS_X, Chart
 from tests.support.builders import results_for, two_trials
 from tests.support.traces import delayed, trace, works_of
 from tests.unit.page.pages import Found, Told, a_run, journal_of, late_steps, shapes, texts

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ddptui.page.projection import projection_page
+from ddptui.page.pages import projection_page
 from ddptui.projection import NetworkUsed, Point, Projection
 from ddptui.projection.model import Costs, MeasuredTrial, Work
 from ddptui.projection.report import as_json, findings, in_full, markdown, notes, side_by_side, text
