@@ -36,12 +36,10 @@ from ddptui.store.journal import RunLost
 from ddptui.store.runs import Run, RunError
 from ddptui.text.sanitize import brief
 from ddptui.tui.background import in_background
-from ddptui.tui.door import Door
-from ddptui.tui.keyboard import Keyboard, Typed
 from ddptui.tui.keys import bound, keymap
 from ddptui.tui.screens.base import ConsoleApp, EndedRun
 from ddptui.tui.screens.lab import Lab
-from ddptui.tui.terminal import TerminalDriver
+from ddptui.tui.terminal import Keyboard, SanitizedFilter, TerminalDriver, Typed
 from ddptui.tui.widgets.frame import TitleBar
 
 if TYPE_CHECKING:
@@ -131,7 +129,7 @@ class Console(ConsoleApp):
         self.finished: dict[Path, EndedRun] = {}  # runs of this session by folder; the last one to end is printed first
         self._first, self._begun, self._warm, self._terms, self._calm = first, begun, warm, terms, calm
         self._preparation: Worker[None] | None = None  # its node is the screen where it was started
-        self._keyboard, self._door = Keyboard(self), Door()
+        self._keyboard, self._door = Keyboard(self), SanitizedFilter()
         self._threads = threads or ThreadPoolExecutor(1, "lab")  # one thread: at most one run at a time
 
     def get_driver_class(self) -> type[Driver]:

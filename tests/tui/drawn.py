@@ -2,7 +2,7 @@
 
 from textual.app import App, ComposeResult
 
-from ddptui.tui.widgets.canvas import Canvas
+from ddptui.tui.widgets.charts import Canvas
 
 SIZES = [(1, 1), (2, 1), (1, 9), (7, 3), (20, 2), (38, 6), (66, 7), (78, 20), (118, 12), (198, 50)]
 

@@ -14,10 +14,10 @@ from ddptui.config.preset import LessonQuestion
 from ddptui.store.overview import results_of
 from ddptui.store.runs import ANSWERS, Run
 from ddptui.tui.app import Console
-from ddptui.tui.screens import answers
-from ddptui.tui.screens.answers import AnswersDialog
+from ddptui.tui.screens import export
 from ddptui.tui.screens.base import EndedRun
 from ddptui.tui.screens.dialogs import Question as AskingDialog
+from ddptui.tui.screens.export import AnswersDialog
 from ddptui.tui.screens.primitives import PrimitivesScreen
 from ddptui.tui.screens.result import ResultScreen
 from tests.support.builders import journal, two_trials, write_run
@@ -63,7 +63,7 @@ async def test_at_each_size_there_is_room_for_evidence_answer_and_buttons(tmp_pa
     async with on_lesson(tmp_path) as (app, pilot, _):
         for size in ((60, 16), (80, 24), (120, 40), (200, 60)):
             await pilot.resize_terminal(*size)
-            assert all(words in seen(app) for words in (FIRST, "30.00", answers.IN_OWN_WORDS, "Close (esc)"))
+            assert all(words in seen(app) for words in (FIRST, "30.00", export.IN_OWN_WORDS, "Close (esc)"))
 
 
 async def test_the_mouse_does_all_of_it(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ async def test_the_mouse_does_all_of_it(tmp_path: Path) -> None:
 
 
 async def test_what_is_typed_is_saved_meanwhile_and_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answers, "SAVED_EVERY_S", 0.05)
+    monkeypatch.setattr(export, "SAVED_EVERY_S", 0.05)
     async with on_lesson(tmp_path) as (_, pilot, run):
         await pilot.press("y", "e", "s")
         await until(pilot, lambda: answered(run) == ["yes", ""])

@@ -21,7 +21,7 @@ from ddptui.tui.screens.curves import CurvesScreen
 from ddptui.tui.screens.primitives import PrimitivesScreen
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen
-from ddptui.tui.widgets.line_chart import LineChart
+from ddptui.tui.widgets.charts import LineChart
 from ddptui.tui.widgets.lists import Chooser
 from tests.support.builders import failure, journal, preset_of, two_trials, write_run
 from tests.support.two_runs import run_of

@@ -10,7 +10,7 @@ from textual.pilot import Pilot
 from textual.screen import Screen
 from textual.widgets import Static
 
-from ddptui.tui.widgets.footer import Keys
+from ddptui.tui.widgets.frame import Keys
 from tests.tui.opened import seen
 
 

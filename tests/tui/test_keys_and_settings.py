@@ -21,8 +21,8 @@ from ddptui.tui.keys import keymap
 from ddptui.tui.screens.lab import Lab
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen
-from ddptui.tui.widgets.comparison import Comparison
 from ddptui.tui.widgets.lists import PresetChooser
+from ddptui.tui.widgets.result_panes import Comparison
 from tests.support.builders import journal, two_trials, write_run
 from tests.tui.opened import Opened, opened, shows, toasts, until
 from tests.tui.recordings import ToldAsItGoes, moment_s, playback

@@ -13,8 +13,8 @@ from ddptui.analysis.waits import AlignedStep, align_steps
 from ddptui.live.timeline import ArrivalsSummary, RankArrivals, summary
 from ddptui.text.drawing import large
 from ddptui.tui.screens.run import RunScreen
-from ddptui.tui.widgets.last_steps import Arrivals, LargeArrivals, Timeline
 from ddptui.tui.widgets.panes import Panes
+from ddptui.tui.widgets.rank_panes import Arrivals, LargeArrivals, Timeline
 from ddptui.wire.messages import Slept
 from tests.support.traces import MS, all_reduce, delayed, trace, works_of
 from tests.tui.drawn import SIZES, text_of

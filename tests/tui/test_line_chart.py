@@ -8,8 +8,7 @@ from textual.app import App
 from textual.theme import BUILTIN_THEMES
 
 from ddptui.text.drawing import SERIES, Line, series_kind
-from ddptui.tui.widgets.canvas import Canvas
-from ddptui.tui.widgets.line_chart import LineChart, Series
+from ddptui.tui.widgets.charts import Canvas, LineChart, Series
 from tests.tui.drawn import SIZES, Alone, kinds_of, text_of
 
 

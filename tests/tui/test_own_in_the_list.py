@@ -12,7 +12,7 @@ from ddptui.tui.screens.dialogs import NameDialog, Question
 from ddptui.tui.screens.lab import Lab
 from ddptui.tui.screens.run import RunScreen
 from ddptui.tui.widgets.lists import PresetChooser
-from ddptui.tui.widgets.texts import About
+from ddptui.tui.widgets.texts import AboutPreset
 from ddptui.tui.widgets.trial_form import Field
 from tests.tui.opened import choose, in_lab, seen, shows, toasts, until
 from tests.tui.recordings import ToldAsItGoes, moment_s, playback
@@ -196,7 +196,7 @@ async def test_those_saved_and_replaced_on_the_run_screen_are_listed_as_they_are
         await until(pilot, lambda: not is_changed(app, "two"))
         await until(pilot, lambda: lab.query_one("#repeats", Field).answer.value == "")
         assert lab.query_one(PresetChooser).chosen == "two"
-        assert str(lab.query_one(About).border_title) == load("two").title
+        assert str(lab.query_one(AboutPreset).border_title) == load("two").title
         presets = lab.query_one(PresetChooser)
         await choose(pilot, lab, "two")
         await save_on_the_run_screen(app, pilot, lab, "watched")

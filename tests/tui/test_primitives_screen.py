@@ -29,9 +29,8 @@ from ddptui.tui.screens.following import Feed
 from ddptui.tui.screens.primitives import PrimitivesScreen
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen
-from ddptui.tui.widgets.canvas import STYLES
-from ddptui.tui.widgets.primitive_times import SizePlot
-from ddptui.tui.widgets.primitives import PrimitiveGrid, PrimitiveList
+from ddptui.tui.widgets.buffers import PrimitiveGrid, PrimitiveList, SizePlot
+from ddptui.tui.widgets.charts import STYLES
 from ddptui.tui.widgets.tables import MARKED, LabTable
 from tests.tui import recordings as of_training
 from tests.tui.opened import on, opened, seen, shows, tick, toasts, until

@@ -14,7 +14,7 @@ from ddptui.text.drawing import shorten
 from ddptui.text.tables import GAP, Filled, fill, fit
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen
-from ddptui.tui.widgets.rank_table import COLUMNS, SHORT_STATE, Row, fitting, progress
+from ddptui.tui.widgets.rank_panes import COLUMNS, SHORT_STATE, RankRow, fitting, progress
 from ddptui.tui.widgets.tables import RankDetail
 from ddptui.wire.messages import Gpu, Position
 from tests.support.gpu_figures import on_gpus
@@ -37,7 +37,9 @@ OF_MACHINE = [*OF_GPUS, "cpu %"]
 
 
 def columns(width: int, *ranks: RankState, state: str = "running", is_culprit: bool = False) -> list[Filled]:
-    return fitting([Row(rank, state, phases=None, wait_ms=None, is_culprit=is_culprit) for rank in ranks], width - GAP)
+    return fitting(
+        [RankRow(rank, state, phases=None, wait_ms=None, is_culprit=is_culprit) for rank in ranks], width - GAP
+    )
 
 
 def headers(width: int, *ranks: RankState) -> list[str]:
@@ -45,7 +47,7 @@ def headers(width: int, *ranks: RankState) -> list[str]:
 
 
 def cells(rank: RankState, state: str = "running") -> dict[str, str]:
-    row = Row(rank, state, phases=None, wait_ms=None, is_culprit=False)
+    row = RankRow(rank, state, phases=None, wait_ms=None, is_culprit=False)
     return {column.header: column.cell(row) for column in COLUMNS if column.header in OF_MACHINE}
 
 
@@ -65,7 +67,7 @@ def test_the_progress_is_of_all_steps_or_else_of_the_epoch(fields: dict[str, Any
 
 @pytest.mark.parametrize("width", [76, 196])
 def test_without_gpus_nothing_gives_way(width: int) -> None:
-    row = Row(ON_CPU, "running", phases=None, wait_ms=None, is_culprit=False)
+    row = RankRow(ON_CPU, "running", phases=None, wait_ms=None, is_culprit=False)
     plain = [column for column in fill(COLUMNS, [row]) if column.header not in (*OF_GPUS, "TFLOP/s")]
     assert headers(width, ON_CPU) == [column.header for column in fit(plain, width - GAP)]
 
@@ -115,14 +117,14 @@ def test_beside_these_figures_a_state_is_short(state: str, is_culprit: bool, sho
 
 
 def test_operations_are_those_of_a_sample_times_the_samples() -> None:
-    told = {column.header: column.cell(Row(COUNTED, "running", None, None, is_culprit=False)) for column in COLUMNS}
+    told = {column.header: column.cell(RankRow(COUNTED, "running", None, None, is_culprit=False)) for column in COLUMNS}
     assert (told["samples/s"], told["TFLOP/s"]) == ("8", "8.00")  # two steps of four samples in a second
 
 
 def test_what_nobody_counts_is_not_told_as_none() -> None:
     """As of a watched training: nobody counts its operations, and its samples only where a loader brings them."""
     watched = msgspec.structs.replace(COUNTED, flops=None, ends=[StepEnd(0, 0, 0), StepEnd(10**9, 2, 0)])
-    told = {column.header: column.cell(Row(watched, "running", None, None, is_culprit=False)) for column in COLUMNS}
+    told = {column.header: column.cell(RankRow(watched, "running", None, None, is_culprit=False)) for column in COLUMNS}
     assert (told["samples/s"], told["TFLOP/s"]) == ("–", "–")
     assert headers(76, watched) == ["rank", "state", *FIRST[:5]]
 
@@ -138,7 +140,7 @@ def test_what_a_gpu_is_at_is_told_in_whole_numbers() -> None:
 @pytest.mark.parametrize(("device", "mark"), [("cpu", ""), ("cuda:0", ""), ("mps", "*"), ("xpu:1", "*")])
 def test_phases_that_a_device_may_be_behind_are_marked(device: str, mark: str) -> None:
     rank = msgspec.structs.replace(ON_CPU, device=device)
-    row = Row(rank, "running", phases=[1.04, 123.4, 999.9, 4.0, 5.0], wait_ms=None, is_culprit=False)
+    row = RankRow(rank, "running", phases=[1.04, 123.4, 999.9, 4.0, 5.0], wait_ms=None, is_culprit=False)
     told = {column.header: (*column.cells, max(column.wide, len(column.header))) for column in fill(COLUMNS, [row])}
     phases = [told[header] for header in ("data", "forward", "backward", "aggr.", "optim.")]
     assert [cell for cell, _ in phases] == [f"{ms}{mark}" for ms in ("1.0", "123.4", "999.9", "4.0", "5.0")]

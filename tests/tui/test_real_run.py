@@ -17,7 +17,7 @@ from ddptui.tui.screens.export import ExportDialog
 from ddptui.tui.screens.primitives import PrimitivesScreen
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen
-from ddptui.tui.widgets.rank_table import RankTable
+from ddptui.tui.widgets.rank_panes import RankTable
 from ddptui.wire.messages import Step
 from ddptui.wire.records import Injection, Launched, Message
 from tests.support.runner import ENOUGH_S

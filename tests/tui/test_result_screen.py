@@ -19,11 +19,9 @@ from ddptui.tui.app import Console
 from ddptui.tui.screens.dialogs import ColumnsDialog, HelpScreen, Question
 from ddptui.tui.screens.export import FORMATS
 from ddptui.tui.screens.result import ResultScreen
-from ddptui.tui.widgets.comparison import Answer, Comparison, Verdict
-from ddptui.tui.widgets.result_panes import TITLES
+from ddptui.tui.widgets.charts import TimeBars
+from ddptui.tui.widgets.result_panes import TITLES, Answer, Comparison, Verdict, WhoWaits
 from ddptui.tui.widgets.tables import RankDetail
-from ddptui.tui.widgets.time_bars import TimeBars
-from ddptui.tui.widgets.who_waits import WhoWaits
 from ddptui.wire.records import Message
 from tests.support.builders import ended, failure, journal, launched, preset_of, results_for, two_trials, write_run
 from tests.support.gpu_figures import on_gpus

@@ -19,10 +19,9 @@ from ddptui.store.runs import Run
 from ddptui.tui.screens.dialogs import HelpScreen, NameDialog, RunQuestion
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen
-from ddptui.tui.widgets.delay_bar import DelayBar
-from ddptui.tui.widgets.line_chart import LineChart
-from ddptui.tui.widgets.panes import TITLES, Panes
-from ddptui.tui.widgets.rank_table import RankTable
+from ddptui.tui.widgets.charts import LineChart
+from ddptui.tui.widgets.panes import TITLES, DelayBar, Panes
+from ddptui.tui.widgets.rank_panes import RankTable
 from ddptui.wire.messages import Hello, Step
 from ddptui.wire.records import Launched
 from tests.recorded.net import RUNS

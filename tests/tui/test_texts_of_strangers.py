@@ -16,15 +16,15 @@ from textual.screen import Screen
 from ddptui.analysis.results import ConfidenceInterval, Culprit
 from ddptui.run.playback import Playback
 from ddptui.store.runs import JOURNAL, Run
-from ddptui.tui.door import without_control
 from ddptui.tui.screens.base import EndedRun
 from ddptui.tui.screens.lab import Lab
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen
 from ddptui.tui.screens.runs import RunsScreen
+from ddptui.tui.terminal import without_control
 from ddptui.tui.widgets import texts
 from ddptui.tui.widgets.lists import PresetList
-from ddptui.tui.widgets.texts import About
+from ddptui.tui.widgets.texts import AboutPreset
 from ddptui.wire.messages import Hello, Ready
 from ddptui.wire.records import Launched
 from tests.support.builders import (
@@ -128,7 +128,7 @@ class WithText(App[None]):
     opened_urls: list[str]
 
     def compose(self) -> ComposeResult:
-        yield About()
+        yield AboutPreset()
 
     def open_url(self, url: str, *, new_tab: bool = True) -> None:
         self.opened_urls.append(url)
@@ -138,7 +138,7 @@ async def test_a_link_in_a_preset_opens_nothing() -> None:
     app: Any = WithText()
     app.opened_urls = []
     async with app.run_test(size=(80, 20)) as pilot:
-        app.query_one(About).show(EVIL, LINK)
+        app.query_one(AboutPreset).show(EVIL, LINK)
         await shows(pilot, "click")
         line = next(number for number, text in enumerate(seen(app).splitlines()) if "click" in text)
         await pilot.click(offset=(seen(app).splitlines()[line].index("click") + 1, line))
@@ -153,7 +153,7 @@ async def test_the_next_text_may_come_at_any_moment(monkeypatch: pytest.MonkeyPa
     """A layout that is broken off must leave no widget that never ends: the screen would wait for it."""
     monkeypatch.setattr(texts, "REST_S", 0)
     async with WithText().run_test(size=(80, 20)) as pilot:
-        about = pilot.app.query_one(About)
+        about = pilot.app.query_one(AboutPreset)
         for turns in range(0, 30, 2):  # of the event loop, between two texts
             about.show("long", LONG)
             await until(pilot, lambda: "Paragraph 7" in seen(pilot.app))

@@ -13,7 +13,7 @@ from ddptui.analysis.results import (
     Summary,
     TrialResult,
 )
-from ddptui.tui.widgets.time_bars import TimeBars
+from ddptui.tui.widgets.charts import TimeBars
 from tests.support.builders import beside, ended, failure, journal, launched, preset_of, results_for
 from tests.tui.drawn import SIZES, text_of
 

@@ -11,8 +11,8 @@ from ddptui.config.settings import KEYS
 from ddptui.host import source
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen
-from ddptui.tui.widgets import where
-from ddptui.tui.widgets.where import MOST_STACKS, Where
+from ddptui.tui.widgets import texts
+from ddptui.tui.widgets.texts import MOST_STACKS, WherePane
 from ddptui.wire.messages import Place, Stood
 from ddptui.wire.records import Message
 from tests.tui.opened import on, opened, seen, shows, tick
@@ -26,7 +26,7 @@ TORCH = [Place("/torch/_tensor.py", line, "Tensor.backward", False) for line in 
 
 @pytest.fixture(autouse=True)
 def sources(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(where, "source_line", lambda file, line, host, *_: f"line {line} in {file}" * bool(host))
+    monkeypatch.setattr(texts, "source_line", lambda file, line, host, *_: f"line {line} in {file}" * bool(host))
 
 
 def under_way(kind: type[ToldAsItGoes] = SampledAsItGoes, trial: str = "late", step: int = 70) -> RunScreen:
@@ -123,17 +123,17 @@ async def test_of_many_stacks_those_of_the_fewest_ranks_are_shown() -> None:
             live.ranks[rank] = msgspec.structs.replace(live.ranks[0], rank=rank)
         for rank in live.ranks:
             live.stood[rank] = stood(rank, [Place("train.py", rank, "augment", True)] if rank > 20 else [CALLER])
-        found = where.standings_of(screen.watched, screen.feed.now_ns())
+        found = texts.standings_of(screen.watched, screen.feed.now_ns())
         assert [each.ranks for each in found[:2]] == [[21], [22]]
         assert found[-1].ranks == [*range(21)]
         screen.tick()
-        text = str(screen.query_one(Where).query_one("Static").render())
+        text = str(screen.query_one(WherePane).query_one("Static").render())
         assert text.count("s ago") == MOST_STACKS
         assert f"and {len(found) - MOST_STACKS} more stacks" in text
 
 
 async def test_real_sources_are_read_for_this_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(where, "source_line", source.source_line)
+    monkeypatch.setattr(texts, "source_line", source.source_line)
     text = await shown(under_way(), "7")
     assert "backward, train.py:20" in text
     assert "source" not in text.partition("7 Where")[2]
@@ -153,7 +153,7 @@ def sampled_result() -> ResultScreen:
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 async def test_a_result_has_the_places_of_its_trial(size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(where, "source_line", lambda *_: "long line " * 30)
+    monkeypatch.setattr(texts, "source_line", lambda *_: "long line " * 30)
     async with on(sampled_result(), size) as (app, pilot, screen):
         await pilot.press("p", "6")
         assert screen.panes.chosen == "table"  # the first trial has no places

@@ -14,9 +14,7 @@ from textual.signal import Signal
 from ddptui.config.preset import Preset
 from ddptui.config.settings import Settings
 from ddptui.tui.keys import bound
-from ddptui.tui.widgets.footer import Keys
-from ddptui.tui.widgets.frame import TitleBar, TooSmall
-from ddptui.tui.widgets.pane_grid import PaneGrid
+from ddptui.tui.widgets.frame import Keys, PaneGrid, TitleBar, TooSmall
 
 if TYPE_CHECKING:  # only for types, so that the first screen appears sooner
     from ddptui.analysis.results import Results

@@ -25,9 +25,8 @@ from ddptui.text.drawing import series_kind
 from ddptui.tui.background import in_background
 from ddptui.tui.keys import bound
 from ddptui.tui.screens.base import ZOOM_KEY, EndedRun, LabScreen
-from ddptui.tui.widgets.canvas import STYLES
+from ddptui.tui.widgets.charts import STYLES, Across, LineChart, Series
 from ddptui.tui.widgets.frame import TitleBar
-from ddptui.tui.widgets.line_chart import Across, LineChart, Series
 from ddptui.tui.widgets.lists import Chooser, TwoEnds
 
 MARKS = "123456789" + ascii_lowercase  # of the trials, in order; further ones have none

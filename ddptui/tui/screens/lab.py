@@ -33,7 +33,7 @@ from ddptui.tui.screens.dialogs import NameDialog, Question, save_as_own
 from ddptui.tui.widgets.frame import TitleBar
 from ddptui.tui.widgets.lists import PresetChooser, PresetList, RecentRuns, Shelves
 from ddptui.tui.widgets.tables import TrialTable
-from ddptui.tui.widgets.texts import About, CommandLine
+from ddptui.tui.widgets.texts import AboutPreset, CommandLine
 from ddptui.tui.widgets.trial_form import TrialForm
 
 UNKNOWN = "not run here yet"
@@ -86,7 +86,7 @@ class Lab(LabScreen):
                 yield Static(id="brief", markup=False)
                 yield RecentRuns(id="recent", classes="pane")
             with Vertical(id="right"):
-                yield About(id="about", classes="pane")
+                yield AboutPreset(id="about", classes="pane")
                 yield TrialTable(id="trials", classes="pane")
                 yield TrialForm(id="form")
                 yield CommandLine(id="command", classes="pane")
@@ -159,7 +159,7 @@ class Lab(LabScreen):
         title, text = (preset.localized_title, preset.localized_about) if preset else (name, self._broken.get(name, ""))
         if why := self._unfit.get(name):
             text = f"**This machine cannot run it.** {why}.\n\n{text}"
-        self.query_one(About).show(title, text)
+        self.query_one(AboutPreset).show(title, text)
         draft = self._drafts.get(name) or drafts.Draft(name)
         self._change(draft, self._form.trial if draft == self._draft else None)  # equal: the list was filled anew
 
@@ -280,7 +280,7 @@ class Lab(LabScreen):
         self.query_one(CommandLine).turn()
 
     def action_read(self) -> None:
-        self._go("text", self.query_one(About).focus)
+        self._go("text", self.query_one(AboutPreset).focus)
 
     def action_back(self) -> None:
         self._go("list", self.query_one(PresetChooser).focus)

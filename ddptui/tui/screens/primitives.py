@@ -24,13 +24,11 @@ from ddptui.report.notes import answer
 from ddptui.report.rows import what_became
 from ddptui.text.words import in_a_row
 from ddptui.tui.keys import bound
-from ddptui.tui.screens.answers import invitation
 from ddptui.tui.screens.base import EndedRun
-from ddptui.tui.screens.export import ExportableRun
+from ddptui.tui.screens.export import ExportableRun, invitation
 from ddptui.tui.screens.following import FOLLOWING_KEYS, Feed, Following
+from ddptui.tui.widgets.buffers import PrimitiveGrid, PrimitiveList, PrimitiveTimes, items_of
 from ddptui.tui.widgets.frame import PaneBar, TitleBar
-from ddptui.tui.widgets.primitive_times import PrimitiveTimes
-from ddptui.tui.widgets.primitives import PrimitiveGrid, PrimitiveList, items_of
 from ddptui.tui.widgets.tables import LabTable
 from ddptui.wire.records import Message
 

@@ -19,14 +19,12 @@ from ddptui.report import table
 from ddptui.report.notes import answer, shown_first
 from ddptui.store.runs import Run
 from ddptui.tui.keys import bound, moves, name_of
-from ddptui.tui.screens.answers import invitation
 from ddptui.tui.screens.base import EndedRun, PanedScreen, pane_keys
 from ddptui.tui.screens.curves import CurvesScreen
 from ddptui.tui.screens.dialogs import ColumnsDialog
-from ddptui.tui.screens.export import ExportableRun
-from ddptui.tui.widgets.comparison import Answer, Comparison
+from ddptui.tui.screens.export import ExportableRun, invitation
 from ddptui.tui.widgets.frame import PaneBar, TitleBar
-from ddptui.tui.widgets.result_panes import TITLES, ResultPanes
+from ddptui.tui.widgets.result_panes import TITLES, Answer, Comparison, ResultPanes
 from ddptui.tui.widgets.tables import RankDetail
 
 PICTURE_OF = {"bars": "svg", "waits": "matrix.svg"}  # by panes

@@ -27,14 +27,12 @@ from ddptui.tui.keys import bound
 from ddptui.tui.screens.base import PanedScreen, pane_keys
 from ddptui.tui.screens.dialogs import save_as_own
 from ddptui.tui.screens.following import FOLLOWING_KEYS, Following
-from ddptui.tui.widgets.comparison import Comparison
-from ddptui.tui.widgets.delay_bar import DelayBar
+from ddptui.tui.widgets.charts import LineChart
 from ddptui.tui.widgets.frame import PaneBar, ProgressBar, TitleBar
-from ddptui.tui.widgets.lecture import Lecture
-from ddptui.tui.widgets.line_chart import LineChart
-from ddptui.tui.widgets.panes import TITLES, Panes, Picture
-from ddptui.tui.widgets.rank_table import RankTable
-from ddptui.tui.widgets.where import Where
+from ddptui.tui.widgets.panes import TITLES, DelayBar, Lecture, Panes, Picture
+from ddptui.tui.widgets.rank_panes import RankTable
+from ddptui.tui.widgets.result_panes import Comparison
+from ddptui.tui.widgets.texts import WherePane
 from ddptui.wire.records import Message
 
 STEP = "Replay: go one step of all ranks forward or back, and pause"
@@ -197,7 +195,9 @@ class RunScreen(PanedScreen, Following):
         if self.watched.live.status == "running":
             self.controls.ask_for_stacks(self.watched.live.launched_ns)
             self.action_pane("where")
-            self.query_one(Where).border_subtitle = "asked: each rank answers with its stack"  # a toast would cover it
+            self.query_one(
+                WherePane
+            ).border_subtitle = "asked: each rank answers with its stack"  # a toast would cover it
 
     def action_log_scale(self) -> None:
         chart = self.query_one(LineChart)

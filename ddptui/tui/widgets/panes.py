@@ -1,5 +1,6 @@
-"""The panes of the Run screen: a grid if there is room, otherwise one at a time. Only those are drawn."""
+"""The panes of the Run screen: a grid, or one at a time; the line of injected delays; the view for a lecture hall."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, NamedTuple
@@ -7,26 +8,31 @@ from typing import ClassVar, NamedTuple
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import BindingType
+from textual.containers import Vertical
 from textual.content import Content
 from textual.widget import Widget
-from textual.widgets import Log
+from textual.widgets import Log, Static
 
 from ddptui.analysis.waits import AlignedStep
+from ddptui.config.checks import Delays, delay_of
+from ddptui.config.trial import Site
+from ddptui.config.values import describe_bottleneck
 from ddptui.engines.base import LAUNCHER_LOG
 from ddptui.live.monitor import RunMonitor
 from ddptui.live.state import mean_of
 from ddptui.run.playback import Playback
 from ddptui.run.runner import Session
 from ddptui.store.journal import LogTail
-from ddptui.text.drawing import series_kind
+from ddptui.text.drawing import Line, cell_len, large, paragraph, series_kind
+from ddptui.text.words import MS, S, seconds
 from ddptui.tui.background import in_background
-from ddptui.tui.widgets.comparison import Comparison
-from ddptui.tui.widgets.last_steps import MOST_STEPS, Arrivals, Timeline
-from ddptui.tui.widgets.line_chart import LineChart, Series
+from ddptui.tui.keys import clickable, name_of
+from ddptui.tui.widgets.charts import Canvas, LineChart, Series
+from ddptui.tui.widgets.frame import PaneGrid
 from ddptui.tui.widgets.lists import SCROLL_KEYS
-from ddptui.tui.widgets.pane_grid import PaneGrid
-from ddptui.tui.widgets.rank_table import RankTable
-from ddptui.tui.widgets.where import Where
+from ddptui.tui.widgets.rank_panes import MOST_STEPS, Arrivals, LargeArrivals, RankTable, Timeline
+from ddptui.tui.widgets.result_panes import Comparison
+from ddptui.tui.widgets.texts import WherePane
 
 TITLES = {
     "ranks": "Ranks",
@@ -95,7 +101,7 @@ class Panes(PaneGrid):
         yield LineChart(id="loss", classes="pane")
         yield Timeline(id="timeline", classes="pane")
         yield Comparison(id="so-far", classes="pane", growing=True)
-        yield Where(id="where", classes="pane")
+        yield WherePane(id="where", classes="pane")
         yield RankLog(id="log", classes="pane", max_lines=MOST_LOG_LINES)
 
     def lay_out(self, shown: Sequence[str]) -> str:
@@ -153,7 +159,7 @@ class Panes(PaneGrid):
                 if moment != self._charted:
                     self._charted = moment
                     pane.show(losses(shown))
-            case Where():
+            case WherePane():
                 pane.follow(shown, feed, rank, picture.now_ns)
             case Comparison():
                 pane.show(feed.results, feed.preset)
@@ -180,3 +186,81 @@ def losses(watched: RunMonitor) -> list[Series]:
     ]
     mean = Series("mean", mean_of([rank.losses for rank in ranks]), "mean")
     return [*curves, mean] if len(ranks) > 1 else curves
+
+
+class DelayBar(Static):
+    """Shows the chosen delay, whether the rank has it, and its keys. A click on a part acts like its key."""
+
+    DEFAULT_CSS = "DelayBar { height: 1; padding: 0 1; text-wrap: nowrap; text-overflow: ellipsis; display: none; }"
+
+    def show(self, rank: int | None, at: Site, sleep_ms: float, delays: Delays) -> None:
+        """Show the chosen delay. `rank`: None before a rank has connected; `delays`: the delays that the ranks have."""
+        if rank is None:
+            wait = f"{name_of('delay', self.app)} delays a rank, once one has connected"
+            return self.update(Content.styled(wait, "dim"), layout=False)
+        has_it = delay_of(delays, rank, at) is not None
+        length = seconds(sleep_ms * MS / S)
+        parts = [
+            self._part("delay", "remove" if has_it else "inject", "delay"),
+            clickable("↑↓", f"rank {rank}", "rank(1)"),
+            self._part("where", at, "where"),
+            Content.assemble(self._part("less", "", "longer(-1)"), self._part("more", length, "longer(1)")),
+        ]
+        if delays:  # the last part may be cut off; the sentence above has it, too
+            parts += [
+                self._part("no_delays", "remove all", "no_delays"),
+                self._part("save", "save", "save"),
+                Content.styled(f"now: {describe_bottleneck(delays)}", "bold"),
+            ]
+        self.update(Content("  ").join(parts), layout=False)
+
+    def _part(self, means: str, what: str, action: str) -> Content:
+        return clickable(name_of(means, self.app), what, action)
+
+
+ENDS = [re.compile(end) for end in (r"; | · |\. ", ": ")]  # where the part in large letters may end, the longest first
+
+
+class Headline(Canvas):
+    """Draws a sentence centered: its first part in large letters, if they fit, and the rest below."""
+
+    _sentence = ""
+
+    def show(self, sentence: str) -> None:
+        """Draw this sentence."""
+        if sentence != self._sentence:
+            self._sentence = sentence
+            self.redraw()
+
+    def draw(self, width: int, height: int) -> Sequence[Line]:
+        lines = _centered(self._sentence, width)
+        for end in ENDS:
+            first, *rest = end.split(self._sentence, maxsplit=1)
+            below = _centered(" ".join(rest), width)
+            if drawn := large(first, width, height - len(below)):
+                lines = [*drawn, *below]
+                break
+        return [*[[]] * ((height - len(lines)) // 2), *([(line, "strong")] for line in lines)]
+
+
+def _centered(words: str, width: int) -> list[str]:
+    return [" " * ((width - cell_len(line)) // 2) + line for line in paragraph(words, width)]
+
+
+class Lecture(Vertical):
+    """The headline, and below it the arrivals in bars that fill the rest."""
+
+    DEFAULT_CSS = (
+        "Lecture { display: none; layer: lecture; dock: top; height: 100%; padding: 0 1; background: $background; }"
+    )
+
+    def compose(self) -> ComposeResult:
+        yield Headline()
+        yield LargeArrivals()
+
+    def show(self, sentence: str, watched: RunMonitor) -> None:
+        """Draw the headline and the last arrivals, dimmed if they are the previous trial's."""
+        self.query_one(Headline).show(sentence)
+        arrivals = self.query_one(LargeArrivals)
+        arrivals.set_class(watched.shown is not watched, "-before")
+        arrivals.show(*last_arrivals(watched.shown))

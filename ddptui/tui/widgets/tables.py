@@ -19,7 +19,7 @@ from ddptui.report.ranks import RANK_COLUMNS
 from ddptui.store.overview import UNDER_WAY, Overview
 from ddptui.text.tables import GAP, Column, Filled, fill, fit, telling
 from ddptui.tui.keys import bound, moves
-from ddptui.tui.widgets.fitted import Fitted
+from ddptui.tui.widgets.frame import Fitted
 from ddptui.tui.widgets.lists import ROW_KEYS, STATUS_MARKS, UNKNOWN
 
 RowMark = Literal["problem", "skipped"]

@@ -1,17 +1,24 @@
-"""The list of a trial's primitives, and the grid of every rank's buffers before and after a call."""
+"""A trial's primitives: their list, every rank's buffers before and after a call, and their times."""
 
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
+from textual.app import ComposeResult
+from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 from textual.widgets.option_list import Option
 
-from ddptui.analysis.primitive_results import PrimitiveKey, PrimitivesResult, View, by_operation
+from ddptui.analysis.primitive_results import PrimitiveKey, PrimitivesResult, View, by_operation, is_uneven
+from ddptui.report import primitive_tables
+from ddptui.report.blocks import TITLES, What, draw
 from ddptui.report.primitive_tables import page_lines, view_title
-from ddptui.tui.widgets.canvas import STYLES
-from ddptui.tui.widgets.fitted import Fitted
+from ddptui.text.drawing import Line
+from ddptui.text.tables import telling
+from ddptui.tui.widgets.charts import STYLES, Canvas
+from ddptui.tui.widgets.frame import Fitted
 from ddptui.tui.widgets.lists import Chooser
+from ddptui.tui.widgets.tables import LabTable, RowMark
 from ddptui.tui.widgets.texts import TextPane
 
 
@@ -97,3 +104,54 @@ class PrimitiveGrid(TextPane, Fitted):
         lines = page_lines(view, width, after=after) if view else [[(NOTHING_YET, "muted")]]
         shown = (Content.assemble(*((text, STYLES[kind]) for text, kind in line)) for line in lines)
         self.query_one(Static).update(Content("\n").join(shown))
+
+
+UNEVEN = f"{primitive_tables.MARK} its calls differ much among each other"
+
+
+class SizePlot(Canvas):
+    """Plots time or bus bandwidth over size."""
+
+    _result: PrimitivesResult | None = None
+    _operations: Sequence[PrimitiveKey] = ()
+    _what: What = "time"
+
+    def show(self, result: PrimitivesResult, operations: Sequence[PrimitiveKey], what: What) -> None:
+        """Plot these operations."""
+        self._result, self._operations, self._what = result, operations, what
+        self.border_title = f"{TITLES[what]} over size, both logarithmic"
+        self.redraw()
+
+    def draw(self, width: int, height: int) -> Sequence[Line]:
+        return draw(self._result, self._operations, width, height, self._what) if self._result else []
+
+
+class PrimitiveTimes(Vertical):
+    """Shows table and plot of the chosen primitive, or why the backend does not support it."""
+
+    _shown: tuple[object, ...] = ()
+
+    def compose(self) -> ComposeResult:
+        yield LabTable(id="sizes", classes="pane")
+        yield Static(id="refusal", markup=False)
+        yield SizePlot(id="plot", classes="pane")
+
+    def show(self, result: PrimitivesResult, chosen: PrimitiveKey, marked: Sequence[PrimitiveKey], what: What) -> None:
+        """Show the chosen primitive; the plot also has the marked ones. Does nothing if nothing has changed."""
+        shown = (id(result), chosen, tuple(marked), what)
+        if shown == self._shown:
+            return
+        self._shown = shown
+        drawn = [chosen, *(key for key in marked if key != chosen)]
+        cells = by_operation(result.cells)[chosen]
+        table, sizes = self.query_one(LabTable), primitive_tables.of_cells(cells)
+        table.border_title = primitive_tables.size_heading(chosen, result.cadence)
+        rows = [str(number) for number, _ in enumerate(sizes.columns[0].cells)]
+        marks: dict[str, RowMark] = {str(number): "problem" for number in sizes.styles}  # wrong elements
+        said = Content(UNEVEN if any(map(is_uneven, cells)) else "")
+        table.fill(telling(sizes.columns), rows, marks, said)
+        refusal = next((f"The backend cannot: {cell.error}" for cell in cells if cell.error), "")
+        line = self.query_one("#refusal", Static)
+        line.display = bool(refusal)
+        line.update(Content(refusal))
+        self.query_one(SizePlot).show(result, drawn, what)
