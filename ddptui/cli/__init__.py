@@ -14,22 +14,17 @@ from typing import Any
 import click
 
 from ddptui import __version__
-from ddptui.cli import door
-from ddptui.cli.common import INTERRUPTED, USAGE_ERROR, Refusal, handle, os_error_line
+from ddptui.cli import common
+from ddptui.cli.common import INTERRUPTED, USAGE_ERROR, Refusal, changes_of, handle, os_error_line, run_options
 from ddptui.cli.completion import VARIABLE, complete, completion, presets_and_files, run_names
-from ddptui.cli.config import config
-from ddptui.cli.init import init
-from ddptui.cli.inspect import columns, compare, presets, project, runs, show, verify
+from ddptui.cli.files import config, delete, init, new, restore
+from ddptui.cli.inspect import columns, compare, presets, project, report, runs, show, verify
 from ddptui.cli.machine import doctor, join, manifest, place, selftest
-from ddptui.cli.new import new
-from ddptui.cli.options import changes_of, run_options
-from ddptui.cli.report import report
 from ddptui.cli.run import begin, run
-from ddptui.cli.trash import delete, restore
 from ddptui.cli.watch import attach, watch
 from ddptui.text.words import did_you_mean
 
-# color=True: click would otherwise strip escape sequences, which ddptui.cli.door makes visible instead
+# color=True: click would otherwise strip escape sequences, which ddptui.cli.common makes visible instead
 SETTINGS = {"help_option_names": ["-h", "--help"], "color": True}
 # Module name -> package, for packages that every command needs; commands that need torch check for it.
 SAME_NAME = ("jinja2", "msgspec", "numpy", "platformdirs", "psutil", "rich", "textual", "tomlkit")
@@ -50,7 +45,7 @@ def start() -> None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
     if instruction := os.environ.get(VARIABLE):
         sys.exit(complete(main, instruction))
-    door.install()
+    common.install_sanitizer()
     if missing := [package for module, package in NEEDED.items() if find_spec(module) is None]:
         # Check before any run folder is created: some packages are imported only after that.
         lacks = f"ddptui's environment, {sys.prefix}, lacks {', '.join(missing)}"

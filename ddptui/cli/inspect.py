@@ -1,4 +1,4 @@
-"""Commands that only read presets and runs: presets, columns, runs, show, compare, project, verify."""
+"""Commands that only read presets and runs: presets, columns, runs, show, compare, report, project, verify."""
 
 import os
 import shlex
@@ -7,15 +7,57 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ddptui.cli.common import Refusal, load_preset, load_settings, refusing
+from ddptui.cli.common import (
+    RUNS_OPTION,
+    SET_OPTION,
+    STRATEGY_OPTION,
+    Refusal,
+    engine_of,
+    engine_options,
+    load_preset,
+    load_settings,
+    refusing,
+)
 from ddptui.cli.completion import column_keys, files, presets_and_files, run_names
-from ddptui.cli.options import RUNS_OPTION, SET_OPTION, STRATEGY_OPTION, engine_of, engine_options
 
 if TYPE_CHECKING:
     from ddptui.analysis.results import Results
     from ddptui.config.preset import Preset
     from ddptui.config.settings import Settings
     from ddptui.store.runs import Run
+
+
+DOCUMENT_FORMATS = ("html", "markdown")
+
+
+@click.command()
+@click.argument("names", metavar="RUN…", nargs=-1, required=True, shell_complete=run_names)
+@click.option("--format", "format", type=click.Choice(DOCUMENT_FORMATS), default="html", show_default=True)
+@click.option("--title", metavar="TEXT", default="Lab report", show_default=True, help="The heading.")
+@click.option("--author", metavar="NAME", default="", help="Your name, below the heading.")
+@RUNS_OPTION
+def report(names: tuple[str, ...], format: str, title: str, author: str, runs: str | None) -> None:
+    """Join runs into one document, to hand in.
+
+    For each run, in the order given: the question, the finding, a table, charts, your answers and the cautions; then
+    the environment and your own code, once. Each RUN is named as in `ddptui show`. Redirect it to a file: `ddptui
+    report quickstart who-waits > report.html`. Markdown has no charts.
+    """
+    from ddptui.page.pages import chapters_of, document
+    from ddptui.store.runs import RunError, find_run, runs_folder
+    from ddptui.text.words import count
+
+    load_settings()  # its language
+    folder = runs_folder(runs)
+    with refusing(RunError):
+        named = (find_run(folder, name) for name in names)
+        found = [*{run.folder.resolve(): run for run in named}.values()]  # a run named twice counts once
+        chapters = chapters_of(found)
+        click.echo(document(title, author, found, chapters, format), nl=False)
+    answers = [question.answer.strip() for chapter in chapters for question in chapter.questions]
+    if missing := answers.count(""):
+        click.echo(f"not answered: {missing} of {count(len(answers), 'question')}", err=True)
+
 
 # Spelled out: to import the rooms that know them would slow down every command. A test compares them.
 FORMATS = ("table", "markdown", "csv", "steps", "json", "trace", "html", "svg")

@@ -6,9 +6,8 @@ from typing import Any
 
 import click
 
-from ddptui.cli.common import Refusal, interruptible, load_preset, refusing
+from ddptui.cli.common import RUNS_OPTION, SET_OPTION, STRATEGY_OPTION, Refusal, interruptible, load_preset, refusing
 from ddptui.cli.completion import presets_and_files
-from ddptui.cli.options import RUNS_OPTION, SET_OPTION, STRATEGY_OPTION
 
 SELFTEST_MODES = ("spawn", "process", "launch", "dp")
 

@@ -9,14 +9,15 @@ import click
 
 from ddptui.cli.common import (
     Refusal,
+    changes_of,
     check_terminal,
     interruptible,
     load_preset,
     load_settings,
     refusing,
+    run_options,
 )
 from ddptui.cli.completion import presets_and_files
-from ddptui.cli.options import changes_of, run_options
 
 if TYPE_CHECKING:
     from ddptui.config.settings import Settings

@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 from click.core import ParameterSource
 
-from ddptui.cli.common import Refusal, check_terminal, interruptible, load_settings, refusing
+from ddptui.cli.common import (
+    RUNS_OPTION,
+    SET_OPTION,
+    Refusal,
+    adding,
+    check_terminal,
+    interruptible,
+    load_settings,
+    refusing,
+)
 from ddptui.cli.completion import files, run_names
-from ddptui.cli.options import RUNS_OPTION, SET_OPTION, adding
 
 if TYPE_CHECKING:
     from ddptui.config.preset import Preset

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from ddptui import __version__
-from ddptui.cli import NEEDED, inspect, machine, main, options
+from ddptui.cli import NEEDED, common, inspect, machine, main
 from ddptui.config.catalog import LAUNCH_MODES
 from ddptui.config.preset import EngineName, Preset
 from ddptui.projection import Scaling
@@ -268,7 +268,7 @@ def test_columns_are_explained_all_or_one() -> None:
 
 
 def test_what_the_command_line_spells_out_is_what_there_is() -> None:
-    assert get_args(EngineName) == options.ENGINES
+    assert get_args(EngineName) == common.ENGINES
     assert get_args(Scaling) == inspect.SCALINGS
     pictures = {"svg" if pane == "times" else f"{pane}.svg" for pane in inspect.PANES}
     assert {*inspect.FORMATS, *pictures} == {"table", *table.FORMATS, *export.FORMATS}
