@@ -29,9 +29,8 @@ from benchmarks.primitives_reference import call_of, streaming
 from benchmarks.ranks import join
 from workers.instruments.clock import Clock
 from workers.primitives import PRIMITIVES
-from workers.primitives.pipelined import MOST_IN_FLIGHT, Pipelined
 from workers.primitives.primitive import Setting
-from workers.primitives.timing import Timer
+from workers.primitives.rounds import MOST_IN_FLIGHT, Pipelined, Timer
 from workers.rank.group import host_store
 
 OPERATIONS = ("all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter", "all_to_all")

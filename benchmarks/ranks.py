@@ -5,7 +5,7 @@ import os
 import torch
 import torch.distributed as dist
 
-from workers.rank.node import LOCALHOST
+from workers.rank.group import LOCALHOST
 
 
 def join(rank: int, ranks: int, port: int, *, batch: bool = True) -> None:

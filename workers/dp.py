@@ -15,8 +15,14 @@ from workers.aggregate.none import NoAggregation
 from workers.instruments.reporter import Reporter
 from workers.rank.device import DeviceChoice
 from workers.rank.process import Rank, hello, make_delays, pin_threads, rank_process, read_trial
-from workers.replicas.progress import ReplicaProgress
-from workers.replicas.replicas import GpuDataParallel, Replica, ReplicaDelays, ReplicaState, ThreadedDataParallel
+from workers.replicas import (
+    GpuDataParallel,
+    Replica,
+    ReplicaDelays,
+    ReplicaProgress,
+    ReplicaState,
+    ThreadedDataParallel,
+)
 from workers.train import train
 
 

@@ -7,8 +7,7 @@ import os
 import sys
 
 from workers.rank import forked
-from workers.rank.group import FROM_ENVIRONMENT
-from workers.rank.node import choose_interface
+from workers.rank.group import FROM_ENVIRONMENT, choose_interface
 from workers.rank.process import read_trial
 from workers.run_rank import run_rank
 

@@ -11,8 +11,7 @@ from typing import Any
 
 import torch.multiprocessing as mp
 
-from workers.rank.group import host_store, open_rendezvous
-from workers.rank.node import this_node
+from workers.rank.group import host_store, open_rendezvous, this_node
 from workers.rank.process import read_trial
 from workers.run_rank import run_rank
 

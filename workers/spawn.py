@@ -9,8 +9,7 @@ import sys
 import torch.multiprocessing as mp
 
 from ddptui.config.trial import Trial
-from workers.rank.group import Rendezvous, host_store, open_rendezvous
-from workers.rank.node import Node, this_node
+from workers.rank.group import Node, Rendezvous, host_store, open_rendezvous, this_node
 from workers.rank.process import read_trial
 from workers.run_rank import run_rank
 

@@ -8,8 +8,7 @@ import sys
 
 from ddptui.host import platforms
 from ddptui.host.rank_place import PlaceError, RankPlace
-from workers.rank.group import FROM_ENVIRONMENT, INIT_METHOD, Rendezvous
-from workers.rank.node import choose_interface
+from workers.rank.group import FROM_ENVIRONMENT, INIT_METHOD, Rendezvous, choose_interface
 from workers.rank.process import read_trial
 from workers.run_rank import run_rank
 

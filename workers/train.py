@@ -19,16 +19,14 @@ from workers.instruments.progress import Progress
 from workers.instruments.records import PhaseTimer, StepRecord
 from workers.rank.faults import Faults
 from workers.rank.process import Rank
-from workers.replicas.replicas import replicate_over_devices
+from workers.replicas import replicate_over_devices
 from workers.training.audit import audit
-from workers.training.data import Share, load
+from workers.training.data import Share, first_epoch, load, make_loader, on_device
 from workers.training.evaluate import evaluate, fingerprint
 from workers.training.flops import count_work
-from workers.training.instruments import make_progress, make_tap
-from workers.training.loader import first_epoch, make_loader, on_device
+from workers.training.instruments import make_progress, make_tap, ready
 from workers.training.models import compiled, input_shape, make_model, memory_format, set_dtype, with_sync_batchnorm
 from workers.training.optimizer import autocast, make_optimizer, make_scaler, optimize
-from workers.training.ready import ready
 
 UNTIL_STOPPED = sys.maxsize  # steps
 

@@ -46,7 +46,7 @@ class NodeRanks(NamedTuple):
     port: int
 
     def environment(self) -> dict[str, str]:
-        """The environment variables that the node's entry point reads (workers/rank/node.py)."""
+        """The environment variables that the node's entry point reads (workers/rank/group.py)."""
         return {
             "NNODES": str(self.nodes),
             "NODE_RANK": str(self.node),

@@ -18,12 +18,10 @@ import torch.multiprocessing as mp
 
 from workers.instruments.clock import Clock
 from workers.instruments.cuda_clock import clock_of
-from workers.primitives.numbers import Scrambled, wrong_elements
-from workers.primitives.point_to_point import IsendIrecv
-from workers.primitives.primitive import Setting
+from workers.primitives.operations import IsendIrecv
+from workers.primitives.primitive import Scrambled, Setting, wrong_elements
 from workers.rank import guard
-from workers.rank.group import host_store, leave_group
-from workers.rank.node import LOCALHOST
+from workers.rank.group import LOCALHOST, host_store, leave_group
 
 RANKS = 2
 TIMEOUT = timedelta(seconds=60)

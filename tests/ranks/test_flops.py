@@ -19,7 +19,7 @@ from workers.instruments.reporter import Reporter
 from workers.rank.process import Rank
 from workers.training import flops
 from workers.training.data import Data, Samples
-from workers.training.flops import Work, allows_tf32, count_batch, count_work
+from workers.training.flops import SampleWork, allows_tf32, count_batch, count_work
 from workers.training.models import Layers, input_shape, make_model, mlp
 
 GPU = torch.device("cuda", 0)
@@ -140,7 +140,7 @@ def test_a_model_that_does_not_run_without_data_is_not_counted(
     kind: type[nn.Module], capfd: pytest.CaptureFixture[str], recwarn: pytest.WarningsRecorder
 ) -> None:
     model = kind(3, 3)  # type: ignore[call-arg]
-    assert count_work(rank(GPU), model, data(3)) == Work()
+    assert count_work(rank(GPU), model, data(3)) == SampleWork()
     assert capfd.readouterr() == ("", "")
     assert not recwarn
 
@@ -210,9 +210,9 @@ def test_the_loop_counts_the_bare_model_and_tells_it(monkeypatch: pytest.MonkeyP
         def send(self, message: Any) -> None:
             seen.append(message)
 
-    def counted(me: Rank, model: nn.Module, data: Data) -> Work:
+    def counted(me: Rank, model: nn.Module, data: Data) -> SampleWork:
         seen.append((type(model), data.shape))
-        return Work(12.5, "tf32")
+        return SampleWork(12.5, "tf32")
 
     monkeypatch.setattr(loop, "count_work", counted)
     trial = Trial(launch="single", strategy=None, world_size=1, model="mlp", width=8, depth=1, steps=4)
@@ -228,7 +228,7 @@ def test_the_loop_counts_the_bare_model_and_tells_it(monkeypatch: pytest.MonkeyP
 
 def test_on_the_cpu_nothing_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flops, "count_batch", None)  # calling it raises
-    assert count_work(rank(CPU), nn.Linear(6, 3), data(6)) == Work()
+    assert count_work(rank(CPU), nn.Linear(6, 3), data(6)) == SampleWork()
     with pytest.raises(TypeError):
         count_work(rank(GPU), nn.Linear(6, 3), data(6))
 

@@ -14,8 +14,7 @@ from tests.support.torches import NAMED_THREADS
 from tests.support.worlds import one_rank
 from workers import process, spawn
 from workers.aggregate import strategy_of
-from workers.rank.group import Rendezvous, host_store, join_group, leave_group, open_rendezvous
-from workers.rank.node import this_node
+from workers.rank.group import Rendezvous, host_store, join_group, leave_group, open_rendezvous, this_node
 from workers.train import train
 
 TASKS = Path("/proc/self/task")

@@ -20,8 +20,7 @@ from tests.support.runner import ENOUGH_S, survivors
 from tests.support.worlds import start_rank
 from workers import single
 from workers.rank import guard
-from workers.training.data import Samples, Share, load
-from workers.training.loader import first_epoch, make_loader, on_device, pins_memory, start_worker
+from workers.training.data import Samples, Share, first_epoch, load, make_loader, on_device, pins_memory, start_worker
 from workers.watch.batches import batches_of, samples_in
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")  # more workers than there are cores

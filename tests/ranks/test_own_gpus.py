@@ -15,10 +15,9 @@ from workers.instruments.delays import RankDelays
 from workers.instruments.reporter import Reporter
 from workers.rank.device import CPU, gpus_of, nccl_of
 from workers.rank.process import Rank
-from workers.replicas.progress import ReplicaProgress
-from workers.replicas.replicas import ReplicaState
-from workers.training.flops import Work
-from workers.training.ready import ready
+from workers.replicas import ReplicaProgress, ReplicaState
+from workers.training.flops import SampleWork
+from workers.training.instruments import ready
 
 GPU = torch.device("cuda", 1)
 
@@ -82,7 +81,7 @@ def test_of_another_backend_and_of_the_cpu_there_is_none(monkeypatch: pytest.Mon
 def test_a_rank_tells_it_all_before_its_first_step(monkeypatch: pytest.MonkeyPatch) -> None:
     group_of(monkeypatch, ProcessGroupNCCL2())
     me = Rank(Trial(gpus_per_rank=2), 1, 2, GPU, Reporter(1), RankDelays((), 1, seed=0, warmup_steps=0), start_ns=5)
-    message = ready(me, 7, 4, nn.Linear(2, 3), Work(12.5, "tf32"))
+    message = ready(me, 7, 4, nn.Linear(2, 3), SampleWork(12.5, "tf32"))
     assert (message.rank, message.steps, message.batches, message.parameters, message.start_ns) == (1, 7, 4, 9, 5)
     assert (message.flops, message.precision, message.nccl) == (12.5, "tf32", Nccl("2.28.9", "ProcessGroupNCCL2"))
     assert [gpu.uuid for gpu in message.gpus] == ["uuid-1", "uuid-2"]

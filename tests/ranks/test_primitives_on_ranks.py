@@ -18,13 +18,28 @@ from tests.support.torches import GLOO_ONLY_SUMS, GLOO_REFUSES
 from tests.support.worlds import run_ranks
 from workers.aggregate import strategy_class
 from workers.primitives import PRIMITIVES
-from workers.primitives.collectives import Composite
-from workers.primitives.numbers import LARGEST, PERIOD, Readable, Scrambled, reduce, wrong_elements
-from workers.primitives.pipelined import Pipelined, calls_in_flight
-from workers.primitives.plans import plans_to_measure, plans_to_show
-from workers.primitives.primitive import Primitive, Setting, Works
-from workers.primitives.rounds import count_wrong, refusal_of
-from workers.primitives.timing import ROUNDS, Timer
+from workers.primitives.operations import Composite
+from workers.primitives.primitive import (
+    LARGEST,
+    PERIOD,
+    Primitive,
+    Readable,
+    Scrambled,
+    Setting,
+    Works,
+    reduce,
+    wrong_elements,
+)
+from workers.primitives.rounds import (
+    ROUNDS,
+    Pipelined,
+    Timer,
+    calls_in_flight,
+    count_wrong,
+    plans_to_measure,
+    plans_to_show,
+    refusal_of,
+)
 
 ELEMENTS = (1, 7, 70_000)
 MB = 2**20

@@ -11,16 +11,16 @@ from torch import Tensor, nn
 from ddptui.config.trial import Bottleneck, Trial
 from ddptui.wire.messages import RankMessage, Step, Tied
 from tests.support.worlds import one_rank
+from workers import replicas as module
 from workers.instruments.clock import Accuracy
 from workers.instruments.delays import RankDelays
 from workers.instruments.records import PhaseTimer, StepRecord
 from workers.instruments.reporter import Reporter
-from workers.replicas import replicas as module
-from workers.replicas.progress import ReplicaProgress
-from workers.replicas.replicas import (
+from workers.replicas import (
     GpuDataParallel,
     Replica,
     ReplicaDelays,
+    ReplicaProgress,
     ReplicaState,
     ReplicaStep,
     ThreadedDataParallel,

@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from tests.support.load import busy_processes
 from workers.instruments.heartbeat import LoaderMeter
-from workers.instruments.run_queue import RunQueue
+from workers.instruments.sampler import RunQueue
 
 pytestmark = pytest.mark.skipif(not os.path.exists("/proc/self/schedstat"), reason="this kernel counts no queues")
 

@@ -16,11 +16,11 @@ from ddptui.wire.connection import Watching
 from ddptui.wire.messages import Step
 from tests.support.simulated_gpu import Event, Gpu, Stream, Work
 from tests.support.torches import BOTH_WAYS
-from workers.instruments import hooks, page_locked
-from workers.instruments.clock import UNKNOWN
+from workers.instruments import clock as page_locked
+from workers.instruments import hooks
+from workers.instruments.clock import UNKNOWN, OnItsWay
 from workers.instruments.cuda_clock import CudaClock, Mark
 from workers.instruments.gpu import ANOTHER, HOST, NCCL2, STOCK_NCCL, carrier_between_gpus, carrier_of
-from workers.instruments.page_locked import OnItsWay
 from workers.instruments.records import Call, PhaseTimer
 from workers.instruments.reporter import Reporter
 from workers.instruments.tap import Tap

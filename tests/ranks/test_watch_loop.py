@@ -9,7 +9,7 @@ import pytest
 
 from workers.instruments.clock import Clock
 from workers.instruments.records import PhaseTimer
-from workers.watch.loop import Cut, Loop
+from workers.watch.loop import FinishedStep, Loop
 
 
 class Ticking(Clock):
@@ -36,10 +36,10 @@ class Training:
     """
 
     def __init__(self) -> None:
-        self.clock, self.called, self.seen = Ticking(), 0, list[Cut]()
+        self.clock, self.called, self.seen = Ticking(), 0, list[FinishedStep]()
         self.loop = Loop(self.clock, lambda: self.called, self._ended)
 
-    def _ended(self, cut: Cut) -> None:
+    def _ended(self, cut: FinishedStep) -> None:
         self.called -= cut.calls
         self.seen.append(cut)
 

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from workers.instruments.clock import Clock
-from workers.watch import entrances as entrances_module
-from workers.watch.device import device_of, is_autograds_thread
-from workers.watch.entrances import Entrances, Marks
+from workers.watch import hooks as entrances_module
+from workers.watch.hooks import Marks, TorchPatches
 from workers.watch.observer import Observer
+from workers.watch.process import device_of, is_autograds_thread
 
 
 class Model:
@@ -73,10 +73,10 @@ def test_what_backward_needs_is_not_held_for_a_loss_that_was_scaled() -> None:
 
 
 @pytest.fixture
-def begun(monkeypatch: pytest.MonkeyPatch) -> tuple[Entrances, list[Any]]:
+def begun(monkeypatch: pytest.MonkeyPatch) -> tuple[TorchPatches, list[Any]]:
     """The entrances of a process that has shown no training yet, and what has begun to watch it."""
     monkeypatch.setenv("DDPTUI_WATCHED", "nowhere")
-    entrances, shown = Entrances(lambda _: None), list[Any]()
+    entrances, shown = TorchPatches(lambda _: None), list[Any]()
     monkeypatch.setattr(entrances, "_begin", shown.append)
     return entrances, shown
 
@@ -97,7 +97,7 @@ def test_nothing_begins_within_a_capture_or_a_backward(hinders: str, monkeypatch
     monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda _: 1, raising=False)
     monkeypatch.setattr(entrances_module, "is_autograds_thread", lambda: hinders == "autograd's thread")
     made, noted = list[torch.device](), list[BaseException]()
-    entrances = Entrances(noted.append)
+    entrances = TorchPatches(noted.append)
     monkeypatch.setattr(entrances, "_make_observer", made.append)
     entrances.observer(torch.ones(1))
     assert bool(made) is (hinders == "nothing")
@@ -106,7 +106,7 @@ def test_nothing_begins_within_a_capture_or_a_backward(hinders: str, monkeypatch
 
 @pytest.mark.parametrize(("name", "begins"), [("data", 0), ("forward", 0), ("backward", 0), ("optimizer", 1)])
 def test_a_mark_begins_nothing_before_the_device_can_be_known(
-    name: str, begins: int, begun: tuple[Entrances, list[Any]]
+    name: str, begins: int, begun: tuple[TorchPatches, list[Any]]
 ) -> None:
     entrances, shown = begun
     Marks(entrances).phase_begins(name)
@@ -122,7 +122,7 @@ def test_in_backward_what_autograds_threads_do_is_the_loops(
     """A GPU's backward runs in a thread of its own: an optimizer that is called there, or a checkpoint."""
     monkeypatch.setenv("DDPTUI_WATCHED", "nowhere")
     monkeypatch.setattr(entrances_module, "is_autograds_thread", lambda: is_autograds)
-    entrances, observer = Entrances(lambda _: None), SimpleNamespace(backwards=backwards)
+    entrances, observer = TorchPatches(lambda _: None), SimpleNamespace(backwards=backwards)
     entrances._observer, entrances._thread = cast(Any, observer), 1
     assert (entrances.observer() is observer) is is_seen
 

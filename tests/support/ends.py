@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from ddptui.wire.connection import EVENTS, WATCHED
-from workers.watch import page
+from workers.watch import link
 from workers.watch.link import HEAD_BYTES, JSON
 
-INJECTED = Path(page.__file__).parent / "inject"
+INJECTED = Path(link.__file__).parent / "inject"
 ENOUGH_S = 120
 
 
@@ -26,7 +26,7 @@ class Watched:
     def __init__(self, folder: Path, *words: str, kill: Sequence[int] = ()) -> None:
         """kill: the signals that each rank gets once it has sent where it stands."""
         self.frames: dict[int, list[dict[str, Any]]] = {}  # by rank
-        self.pages: dict[int, page.LastCall | None] = {}
+        self.pages: dict[int, link.LastCall | None] = {}
         self._kill = kill
         console = folder / "console"
         path = str(folder / "relay")
@@ -76,7 +76,7 @@ class Watched:
                             os.kill(hello["pid"], number)
             if hello:
                 self.frames[hello["rank"]] = frames
-                self.pages[hello["rank"]] = page.taken(hello["page"])
+                self.pages[hello["rank"]] = link.taken(hello["page"])
 
     def failed(self) -> list[dict[str, Any]]:
         """The events of processes that failed."""

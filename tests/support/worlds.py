@@ -13,7 +13,7 @@ from workers.instruments.reporter import Reporter
 from workers.rank.process import Rank
 
 # All that such ranks import, torch's optimizers too: they import torch._dynamo when the first one is made.
-PRELOADED = ["tests.support.leaving", "torch._dynamo", "workers.single", "workers.primitives.collectives"]
+PRELOADED = ["tests.support.leaving", "torch._dynamo", "workers.single", "workers.primitives.operations"]
 
 
 def run_ranks(run_rank: Callable[..., None], arguments: tuple[object, ...], ranks: int) -> None:

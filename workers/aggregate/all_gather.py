@@ -15,7 +15,7 @@ from torch import Tensor
 from workers.aggregate.strategy import Strategy
 
 
-class AllGather(Strategy):
+class AllGatherStrategy(Strategy):
     """One all_gather per tensor; each rank computes the mean."""
 
     def average(self, tensors: list[Tensor]) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 from workers.aggregate.strategy import Strategy
 
 
-class AllReduce(Strategy):
+class AllReduceStrategy(Strategy):
     """One all_reduce per tensor, one after the other."""
 
     def average(self, tensors: list[Tensor]) -> None:

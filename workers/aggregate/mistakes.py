@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from workers.aggregate.all_reduce import AllReduce
+from workers.aggregate.all_reduce import AllReduceStrategy
 from workers.aggregate.ddp import DDP
 from workers.aggregate.strategy import Strategy
 
@@ -31,7 +31,7 @@ class GroupOfOneOverDDP(GroupOfOne, DDP):
     """GroupOfOne on top of torch DDP, as in a published tutorial: DDP has already divided."""
 
 
-class DivideTwice(AllReduce):
+class DivideTwice(AllReduceStrategy):
     """Divides in the function that averages, and again in its caller."""
 
     def average(self, tensors: list[Tensor]) -> None:
@@ -40,7 +40,7 @@ class DivideTwice(AllReduce):
             tensor /= dist.get_world_size()
 
 
-class NoDivision(AllReduce):
+class NoDivision(AllReduceStrategy):
     """Leaves the sum, not the mean: as if the learning rate were n times as large."""
 
     def average(self, tensors: list[Tensor]) -> None:
@@ -48,7 +48,7 @@ class NoDivision(AllReduce):
             dist.all_reduce(tensor)
 
 
-class NoFirstBroadcast(AllReduce):
+class NoFirstBroadcast(AllReduceStrategy):
     """Each rank initializes its own parameters, without a broadcast. Averaged gradients never close that gap."""
 
     def prepare(self, model: nn.Module) -> nn.Module:
@@ -63,7 +63,7 @@ class AverageAgain(DDP):
     """DDP has averaged, and the loop averages again. The result is right, since all ranks agree, but costs time."""
 
     def average(self, tensors: list[Tensor]) -> None:
-        AllReduce(self.trial).average(tensors)
+        AllReduceStrategy(self.trial).average(tensors)
 
 
 MISTAKES: dict[tuple[str, str], type[Strategy]] = {  # by mistake and the strategy in which it is made

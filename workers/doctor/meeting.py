@@ -10,8 +10,7 @@ import torch.multiprocessing as mp
 from ddptui.wire.messages import Nccl
 from workers.rank import guard
 from workers.rank.device import nccl_of
-from workers.rank.group import host_store, leave_group
-from workers.rank.node import LOCALHOST
+from workers.rank.group import LOCALHOST, host_store, leave_group
 
 RANKS = 2
 TIMEOUT = timedelta(seconds=30)  # how long to wait for a rank that does not connect

@@ -22,8 +22,7 @@ from torch import Tensor
 
 from ddptui.text.words import DRIFT_PPM
 
-from .clock import UNKNOWN, Accuracy, Clock
-from .page_locked import Numbers, OnItsWay, captures_go_on
+from .clock import UNKNOWN, Accuracy, Clock, OnItsWay, PageLockedNumbers, captures_go_on
 from .shield import pass_on
 
 TIE_EVERY_NS = 200_000_000  # as often as the reporter sends
@@ -123,7 +122,7 @@ class CudaClock(Clock):
         self._ends: torch.cuda.Stream | None = None
         self._streams: dict[int, torch.cuda.Stream] = {}  # by CUDA's pointer, since torch.cuda.current_stream is slow
         self._home = self._current()
-        self._kept: dict[torch.dtype, Numbers] = {}
+        self._kept: dict[torch.dtype, PageLockedNumbers] = {}
         self._free: list[Freed] = []
         self._made = 0  # events made so far
         self._numbers = count()
@@ -216,7 +215,7 @@ class CudaClock(Clock):
         if self.is_capturing():
             return None
         if tensor.dtype not in self._kept:
-            self._kept[tensor.dtype] = Numbers(tensor.dtype)
+            self._kept[tensor.dtype] = PageLockedNumbers(tensor.dtype)
         return self._kept[tensor.dtype].copy(tensor)
 
     def read(self, number: "OnItsWay | Tensor | float") -> float:

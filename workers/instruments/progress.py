@@ -34,8 +34,7 @@ from .clock import Clock
 from .output import print_line
 from .records import POINT_TO_POINT, Call, StepRecord, carries_gradients
 from .reporter import Reporter
-from .run_queue import RunQueue, Scheduled
-from .sampler import Named, Sampler, frames_of
+from .sampler import Named, RunQueue, Sampler, Scheduled, frames_of
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -1,10 +1,13 @@
-"""What a rank records of a step: when its phases ended, and which collectives it called.
+"""What a rank records of a step: when its phases ended, which collectives it called, and where in the step it is."""
 
-A moment is a mark of the rank's clock: nanoseconds on the CPU, an event on a GPU.
-"""
-
+from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from ddptui.wire.messages import Position
+from ddptui.wire.phases import BETWEEN
 
 from .clock import Clock
 
@@ -12,6 +15,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from ddptui.config.trial import Site
+    from ddptui.wire.messages import Position
+
 
 POINT_TO_POINT = ("send", "recv")
 Slept = tuple["Site", int, int]  # an injected delay: site, begin and end in ns
@@ -113,3 +118,66 @@ class StepRecord(NamedTuple):
 def carries_gradients(call: Call) -> bool:
     """Whether a call sends gradients while backward continues."""
     return call.background and call.forward_is_over
+
+
+def position_of(timer: PhaseTimer | None, calls: Sequence[Call], clock: Clock, *, asleep: bool) -> Position:
+    """The position of a rank in its step. timer: None between two steps. calls: the step's calls so far, in order."""
+    if timer is None:
+        return Position()
+
+    # On a GPU the loop runs ahead of its device. So we report the device's position: which phases have ended there,
+    # which calls it has entered, and which is the first call that it has not completed.
+    def is_past(moment: Any) -> bool:
+        return moment is not None and clock.reached(moment)
+
+    ended = zip(timer.phases, timer.moments[1:], strict=False)  # the loop may be between its two appends
+    passed = dict.fromkeys(phase for phase, end in ended if phase != BETWEEN and is_past(end))  # without repetitions
+    entered = [call for call in calls if clock.reached(call.enter)]
+    position = Position(timer.step, tuple(passed), len(entered), asleep=asleep)
+    for number, call in enumerate(entered):
+        if not is_past(call.ended):
+            ahead = call.background and not is_past(call.awaited)
+            return msgspec.structs.replace(
+                position,
+                number=number,
+                kind=call.kind,
+                root=call.root,
+                group=call.group,
+                ahead=ahead,
+                bytes=call.size,
+            )
+    return position
+
+
+class CallsBySteps:
+    """The calls of the current step, and of earlier steps that the device has not finished."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.timer: PhaseTimer | None = None  # None between two steps
+        self.calls: list[Call] = []  # always this list object: the tap keeps its `append`
+        self._behind: deque[tuple[PhaseTimer, list[Call]]] = deque()
+
+    def cut(self, number: int, following: PhaseTimer | None) -> list[Call]:
+        """Finish a step that has ended, perhaps some time ago. Its calls are the first `number`, which are returned;
+        later calls belong to the next step. following: the next step's timer."""
+        calls = self.calls[:number]
+        del self.calls[:number]
+        if self.timer is not None:
+            self._behind.append((self.timer, calls))
+        while self._behind and self._clock.reached(self._behind[0][0].moments[-1]):
+            self._behind.popleft()
+        self.timer = following
+        return calls
+
+    def position(self, *, asleep: bool) -> "Position":
+        """The position of the rank's device, which may be steps behind its loop. asleep: whether the rank is in an
+        injected delay."""
+        # late: a watched process may lack msgspec
+
+        # Copies, since the reporter's thread calls this while the loop continues.
+        timer, calls = self.timer, list(self.calls)
+        behind = [step for step in list(self._behind) if not self._clock.reached(step[0].moments[-1])]
+        if behind:
+            timer, calls = behind[0]
+        return position_of(timer, calls, self._clock, asleep=asleep)

@@ -5,6 +5,8 @@ What the handler raises (a timeout, a preemption notice) belongs to the training
 injects (PyThreadState_SetAsyncExc), and those of a debugger's trace function.
 """
 
+import fcntl
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -96,3 +98,24 @@ def _code_of(handler: object) -> CodeType | None:
             return handler.__code__
     called: object = vars(type(handler)).get("__call__")
     return called.__code__ if isinstance(called, FunctionType) else None
+
+
+def identity(descriptor: int) -> tuple[int, int] | None:
+    """The device and inode of a descriptor's file; None if the descriptor is not open."""
+    try:
+        status = os.fstat(descriptor)
+    except OSError as error:
+        pass_on(error)
+        return None
+    return status.st_dev, status.st_ino
+
+
+def no_standard_stream(descriptor: int) -> int:
+    """Move a descriptor above 2 if it has the number of a standard stream that was closed: otherwise the training's
+    output would go to our file. Returns the descriptor. Raises OSError."""
+    if descriptor > 2:
+        return descriptor
+    try:
+        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
+    finally:
+        os.close(descriptor)

@@ -1,19 +1,19 @@
 """The primitives of torch.distributed, each as one would call it. primitive.py defines their interface."""
 
-from workers.primitives import collectives, point_to_point
+from workers.primitives import operations
 from workers.primitives.primitive import Primitive
 
 PRIMITIVES: dict[str, type[Primitive]] = {
-    "send_recv": point_to_point.SendRecv,
-    "isend_irecv": point_to_point.IsendIrecv,
-    "broadcast": collectives.Broadcast,
-    "reduce": collectives.Reduce,
-    "all_reduce": collectives.AllReduce,
-    "gather": collectives.Gather,
-    "all_gather": collectives.AllGather,
-    "scatter": collectives.Scatter,
-    "reduce_scatter": collectives.ReduceScatter,
-    "all_to_all": collectives.AllToAll,
-    "barrier": collectives.Barrier,
-    "local_sum": collectives.LocalSum,
+    "send_recv": operations.SendRecv,
+    "isend_irecv": operations.IsendIrecv,
+    "broadcast": operations.Broadcast,
+    "reduce": operations.Reduce,
+    "all_reduce": operations.AllReduce,
+    "gather": operations.Gather,
+    "all_gather": operations.AllGather,
+    "scatter": operations.Scatter,
+    "reduce_scatter": operations.ReduceScatter,
+    "all_to_all": operations.AllToAll,
+    "barrier": operations.Barrier,
+    "local_sum": operations.LocalSum,
 }

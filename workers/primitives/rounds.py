@@ -1,4 +1,4 @@
-"""Runs the primitives: each once, to show its effect; or each with every size, in several timed rounds."""
+"""Runs the primitives: plans the calls, each once to show its effect, or with every size in several timed rounds."""
 
 import math
 import time
@@ -6,20 +6,184 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import groupby
 from statistics import median
+from typing import Any, NamedTuple
 
 import torch
+import torch.distributed as dist
 
-from ddptui.config.catalog import OPERATIONS
+from ddptui.config.catalog import OPERATIONS, REDUCE_OPS, ReduceOpName, message_sizes, operations_tried
+from ddptui.config.trial import Trial
 from ddptui.wire.messages import Buffer, Done, Position, Ready, Shown, Timed
+from workers.aggregate import strategy_class
+from workers.instruments.clock import Clock
 from workers.instruments.cuda_clock import clock_of
 from workers.instruments.output import print_line
-from workers.primitives.numbers import Readable, Scrambled, wrong_elements
-from workers.primitives.pipelined import MOST_IN_FLIGHT
-from workers.primitives.plans import Plan, bytes_of, make_primitive, plans_to_measure, plans_to_show
-from workers.primitives.primitive import Argument, Primitive
-from workers.primitives.timing import ROUNDS, Timer
+from workers.primitives import PRIMITIVES
+from workers.primitives.operations import Composite
+from workers.primitives.primitive import Argument, Primitive, Readable, Scrambled, Setting, wait, wrong_elements
 from workers.rank.device import gpus_of, nccl_of
 from workers.rank.process import Rank
+
+MOST_IN_FLIGHT = 8
+MOST_BYTES = 64 * 2**20  # total size of the messages in flight, since each call needs its own buffers
+
+
+def calls_in_flight(bytes: int, iterations: int) -> int:
+    """The number of calls of this size in flight at once: 8, or fewer (but at least 2) if they are large; at most
+    `iterations`, the number of calls in a round."""
+    return min(MOST_IN_FLIGHT, iterations, max(2, MOST_BYTES // max(1, bytes)))
+
+
+class Pipelined(Primitive):
+    """Several calls of one primitive in flight at once, each with its own buffers."""
+
+    def __init__(self, setting: Setting, kind: type[Primitive], number: int) -> None:
+        super().__init__(setting)
+        self.calls = [kind(setting) for _ in range(number)]
+        self.transfers = number
+
+    def call(self) -> None:
+        for works in [call.begin() for call in self.calls]:
+            wait(works)
+
+    def in_flight(self) -> Sequence[Primitive]:
+        return self.calls
+
+
+SHOWN_ELEMENTS = 4  # elements of a tensor, or about that many in all parts: all ranks' must fit on a screen
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
+
+
+class Plan(NamedTuple):
+    """One primitive with one size."""
+
+    operation: str
+    composite: bool
+    reduce_op: ReduceOpName | None
+    elements: int  # elements of each tensor that a rank passes
+    tensors: int  # how many of these tensors make up the size that nccl-tests would report
+
+
+def plans_to_show(trial: Trial) -> list[Plan]:
+    """The plans for showing: each operation once; reductions once with each operator."""
+    plans = []
+    part = 2 if trial.world_size <= SHOWN_ELEMENTS else 1
+    for name in operations_tried(trial.operations, shown=True):
+        elements, tensors = (part, trial.world_size) if OPERATIONS[name].in_parts else (SHOWN_ELEMENTS, 1)
+        plans += [Plan(name, False, op, elements, tensors) for op in operators(name, trial.reduce_ops or REDUCE_OPS)]
+    return plans
+
+
+def plans_to_measure(trial: Trial) -> list[Plan]:
+    """The plans for measuring: each operation and composite with each size; reductions with each of the trial's
+    operators (by default, sum)."""
+    sizes = message_sizes(trial.min_bytes, trial.max_bytes, trial.step_factor)
+    plans = []
+    for name in operations_tried(trial.operations, shown=False, pipelined=trial.cadence == "pipelined"):
+        tensors = trial.world_size if OPERATIONS[name].in_parts else 1
+        for op in operators(name, trial.reduce_ops or ("sum",)):
+            for size in sizes if OPERATIONS[name].has_bytes else (0,):
+                elements = max(1, size // element_bytes(trial) // tensors) if size else 0
+                plans.append(Plan(name, False, op, elements, tensors))
+    for name in trial.composites:
+        plans += [Plan(name, True, None, max(1, size // element_bytes(trial)), 1) for size in sizes]
+    return plans
+
+
+def operators(operation: str, wanted: Sequence[ReduceOpName]) -> Sequence[ReduceOpName | None]:
+    """The operators with which to call an operation; a single None if it does not reduce."""
+    return wanted if OPERATIONS[operation].reduces else (None,)
+
+
+def make_primitive(me: Rank, plan: Plan) -> Primitive:
+    """The plan's primitive, with its buffers on this rank."""
+    op: ReduceOpName = plan.reduce_op or "sum"
+    dtype = DTYPES[me.trial.dtype]
+    setting = Setting(me.rank, me.world_size, me.trial.root, plan.elements, dtype, me.device, op)
+    if plan.composite:
+        return Composite(setting, strategy_class(plan.operation)(me.trial))
+    kind = PRIMITIVES[plan.operation]
+    if me.trial.cadence == "pipelined" and me.trial.primitives == "measure":
+        return Pipelined(setting, kind, calls_in_flight(bytes_of(plan, me.trial), me.trial.iterations))
+    return kind(setting)
+
+
+def bytes_of(plan: Plan, trial: Trial) -> int:
+    """The plan's message size in bytes, as nccl-tests counts it."""
+    return plan.elements * plan.tensors * element_bytes(trial)
+
+
+def element_bytes(trial: Trial) -> int:
+    """The size of one element in bytes."""
+    return DTYPES[trial.dtype].itemsize
+
+
+# Each size is timed in several rounds, with the other sizes in between. On a busy host, all calls within some
+# hundredths of a second are fast or slow, depending on how the scheduler has placed the ranks. So each size gets a
+# share of both.
+ROUNDS = 5  # each round costs an untimed call
+DEVICE_POLL_S = 0.001
+
+
+class Timer:
+    """Times one primitive with one size, on this rank."""
+
+    def __init__(self, primitive: Primitive, clock: Clock) -> None:
+        self._primitive = primitive
+        self._clock = clock
+        self._calls_per_round = 0
+        self.calls = 0  # calls begun so far, including the warm-up
+        self.lengths_ns: list[int] = []  # the length of each timed call
+
+    def warm_up(self, *, calls: int, most: int, most_s: float) -> None:
+        """Make `calls` untimed calls (at least one). The ranks then agree on the number of calls per round: at least
+        one, at most `most`, and so few that all rounds together take at most `most_s` seconds."""
+        estimate_s = min(self._estimate() for _ in range(max(1, calls)))
+        affordable = max(1, min(most, int(most_s / ROUNDS / max(estimate_s, 1e-6))))
+        agreed = torch.tensor([affordable], device=self._primitive.device)
+        dist.broadcast(agreed, src=0)  # rank 0 decides: all ranks must call equally often
+        self._calls_per_round = int(agreed.item())
+
+    def round(self, *, after_barrier: bool) -> None:
+        """Time the calls of one round."""
+        self._call()  # untimed, since another size was called before
+        dist.barrier()
+        self.lengths_ns += self._after_barriers() if after_barrier else self._back_to_back()
+
+    def _estimate(self) -> float:
+        begin = self._clock.now()
+        self._call()
+        [length_ns] = self._lengths([begin, self._clock.now()])
+        return length_ns / 1e9
+
+    def _back_to_back(self) -> list[int]:
+        now, call = self._clock.now, self._primitive.timed_call  # looked up once, since small calls take microseconds
+        moments = [now()]
+        for _ in range(self._calls_per_round):
+            self.calls += 1
+            call()
+            moments.append(now())
+        return self._lengths(moments)
+
+    def _after_barriers(self) -> list[int]:
+        moments = []
+        for _ in range(self._calls_per_round):
+            dist.barrier()
+            moments.append(self._clock.now())
+            self._call()
+            moments.append(self._clock.now())
+        return self._lengths(moments)[::2]
+
+    def _call(self) -> None:
+        self.calls += 1
+        self._primitive.timed_call()
+
+    def _lengths(self, moments: list[Any]) -> list[int]:
+        """Wait until the device has reached the moments. Returns the time from each to the next, in ns."""
+        while (lengths_ns := self._clock.lengths(moments)) is None:
+            time.sleep(DEVICE_POLL_S)
+        return lengths_ns
+
 
 MOST_OF_A_REFUSAL = 300  # characters of the backend's error that are kept
 

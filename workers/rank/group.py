@@ -1,4 +1,4 @@
-"""Forms the process group. The ranks meet at an address and port, or through a file that all of them can access."""
+"""Forms the process group of the ranks that this machine has; they meet at an address and port, or through a file."""
 
 import gc
 import os
@@ -11,10 +11,56 @@ from typing import NamedTuple
 
 import torch.distributed as dist
 
+from ddptui.config.preset import spread
 from ddptui.config.trial import PATIENCE, Trial
+from ddptui.host.network import NetworkError, interface_towards, resolve
 from workers.rank.device import choose_backend
-from workers.rank.node import ANY_PORT, LOCALHOST, Node
 from workers.rank.process import Rank
+
+LOCALHOST = "127.0.0.1"
+ANY_PORT = 0  # the system chooses a free port
+
+
+class Node(NamedTuple):
+    """This machine among the machines of a run."""
+
+    number: int
+    ranks: range
+    address: str  # address and port are those of node 0, where all ranks meet
+    port: int
+
+
+def this_node(trial: Trial) -> Node:
+    """The node that the environment describes. Ends the process with a message if a variable is wrong."""
+    if "NNODES" not in os.environ:
+        return Node(0, range(trial.world_size), LOCALHOST, ANY_PORT)
+    nodes, number, port = (_number(name) for name in ("NNODES", "NODE_RANK", "MASTER_PORT"))
+    parts = spread(trial.world_size, nodes)
+    if number >= len(parts):
+        sys.exit(f"NODE_RANK={number}: no rank is left for this node; use fewer than {nodes} nodes")
+    address = os.environ.get("MASTER_ADDR", LOCALHOST)
+    return Node(number, parts[number], choose_interface(address) if nodes > 1 else address, port)
+
+
+def choose_interface(host: str) -> str:
+    """Have ranks use the network interface that leads to `host`. Returns the address of `host`. Ends the process with a
+    message if there is no such interface."""
+    try:
+        address = resolve(host)
+        name = interface_towards(address).name
+    except NetworkError as error:
+        sys.exit(f"{error}")
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", name)  # else gloo takes that of the host's name, perhaps loopback
+    os.environ.setdefault("NCCL_SOCKET_IFNAME", f"={name}")  # without =, NCCL treats the name as a prefix
+    return address
+
+
+def _number(name: str) -> int:
+    text = os.environ.get(name, "")
+    if not text.isdecimal():
+        sys.exit(f"{name}={text}: not a number. If NNODES is set, also set NODE_RANK, MASTER_ADDR and MASTER_PORT")
+    return int(text)
+
 
 MOST_WAITING = 1024  # ranks that may connect to the port before the store serves it
 START_S = 300  # timeout for all ranks to meet: the last one may start late

@@ -19,9 +19,8 @@ from ddptui.wire.messages import VERSION, Failed, Hello, Nccl, OwnGpu, Ready, St
 from workers.instruments.heartbeat import GpuMemory, GpuMeter, ProcessMeter
 from workers.instruments.reporter import Reporter
 from workers.relay.steps import Steps, places
-from workers.watch.link import HEAD_BYTES, JSON
+from workers.watch.link import HEAD_BYTES, JSON, LastCall, taken
 from workers.watch.notes import VERSION as NOTES_VERSION
-from workers.watch.page import LastCall, taken
 
 MOST_BYTES_A_FRAME = 64 * 2**20  # a frame has all notes since the previous one
 LOOK_EVERY_S = 0.1  # how often the memory of a rank's process is read

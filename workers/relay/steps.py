@@ -18,9 +18,8 @@ from workers.instruments.clock import UNKNOWN
 from workers.instruments.progress import Progress, read_loss
 from workers.instruments.records import Call, Slept, StepRecord
 from workers.instruments.reporter import Reporter
-from workers.watch.loop import BACKWARD, OPTIMIZER, Cut
-from workers.watch.notes import ASIDE, KINDS, MOST_OPEN, NONE, SITES
-from workers.watch.reader import LoopReader
+from workers.watch.loop import BACKWARD, OPTIMIZER, FinishedStep
+from workers.watch.notes import ASIDE, KINDS, MOST_OPEN, NONE, SITES, LoopReader
 
 MOST_PHASES = 100_000  # a step with more phases is not a training step
 MOST_ASIDE = 1_000
@@ -231,7 +230,7 @@ class Steps(LoopReader):
             call.notified, call.awaited, call.ended = call.ended, begin_ns, end_ns
             begin_ns = max(begin_ns, call.notified)
 
-    def _report(self, step: Cut, calls: list[Call]) -> None:
+    def _report(self, step: FinishedStep, calls: list[Call]) -> None:
         if self._is_over or (self._first is None and not self._is_numbered(step)):
             return
         number = step.timer.step
@@ -253,7 +252,7 @@ class Steps(LoopReader):
             self._is_over = True
             self._over()
 
-    def _is_numbered(self, step: Cut) -> bool:
+    def _is_numbered(self, step: FinishedStep) -> bool:
         """Number the steps of a training that began before we observed it, equally on all ranks. Skips the first step,
         of which we may have missed a part. Returns whether this step has a number. Raises ValueError if steps differ in
         their number of backward calls."""

@@ -25,7 +25,7 @@ FIRST_WITH_TF32 = (8, 0)  # compute capability: Ampere
 TF32_OVERRIDE = "NVIDIA_TF32_OVERRIDE"  # 0: NVIDIA's libraries use no TF32, even if torch allows it
 
 
-class Work(NamedTuple):
+class SampleWork(NamedTuple):
     """The work of one sample. flops: operations of forward, loss and backward; None if not counted."""
 
     flops: float | None = None
@@ -39,16 +39,16 @@ class Counted(NamedTuple):
     of_convolutions: int
 
 
-def count_work(me: Rank, model: nn.Module, data: Data) -> Work:
+def count_work(me: Rank, model: nn.Module, data: Data) -> SampleWork:
     """The work of one sample, counted on the model without wrappers. Without a GPU, nothing is counted or imported."""
     if me.device.type != "cuda":
-        return Work()
+        return SampleWork()
     samples = samples_at_once(me.trial)
     counted = count_batch(model, (samples, *data.shape))
     if counted is None or counted.total == 0:
-        return Work()
+        return SampleWork()
     mostly_convolutions = counted.of_convolutions > counted.total / 2
-    return Work(counted.total / samples, me.trial.amp or precision(model, me.device, mostly_convolutions))
+    return SampleWork(counted.total / samples, me.trial.amp or precision(model, me.device, mostly_convolutions))
 
 
 def count_batch(model: nn.Module, shape: tuple[int, ...]) -> Counted | None:

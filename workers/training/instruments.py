@@ -1,20 +1,41 @@
-"""Makes the instruments that a trial requests."""
+"""Makes the instruments that a trial requests, and the message that a rank sends before its first step."""
 
 import os
+import time
 from types import CodeType
 
 from torch import nn
 
 from ddptui.config.catalog import facts_of
 from ddptui.config.trial import is_own
+from ddptui.wire.messages import Ready
 from workers.instruments.clock import Clock
 from workers.instruments.progress import Progress, SummaryProgress
 from workers.instruments.sampler import Named
 from workers.instruments.tap import Tap
+from workers.rank.device import gpus_of, nccl_of
 from workers.rank.process import Rank
 from workers.rank.same_calls import SameCalls
+from workers.training.flops import SampleWork
 from workers.watch.ending import WORKERS, has_lock, is_ours, place_of
 from workers.watch.sender import named_code
+
+
+def ready(me: Rank, steps: int | None, batches: int, model: nn.Module, work: SampleWork) -> Ready:
+    """The rank's Ready. steps: how many it makes; None if unknown. batches: in an epoch. model: without wrappers."""
+    return Ready(
+        rank=me.rank,
+        at_ns=time.monotonic_ns(),
+        steps=steps,
+        batches=batches,
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        start_ns=me.start_ns,
+        flops=work.flops,
+        precision=work.precision,
+        nccl=nccl_of(me.device),
+        gpus=gpus_of(me.device, me.trial.gpus_per_rank),
+    )
+
 
 LAB = os.path.dirname(WORKERS)
 OF_LAB_ITSELF = os.path.join("workers", "instruments", ""), os.path.join("workers", "rank", "")

@@ -1,16 +1,19 @@
-"""Counts what a data loader yields: samples per batch, batches per pass. The cost does not grow with the batch, and no
-user code runs, even if the batch is in a container of the user's own class."""
+"""Counts what a data loader yields, and detects where forward begins in a loop without a loader."""
 
+import ast
+import inspect
 from collections import UserDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
+from types import CodeType
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import Module
 from torch.utils.data import BatchSampler
 
-from ..instruments.shield import is_from_a_handler
+from ..instruments.shield import is_from_a_handler, pass_on
 
 MOST_LOOKED_AT = 64  # containers and values of a batch that are searched for its first tensor
 
@@ -65,3 +68,68 @@ def _parts(container: Any) -> Iterable[Any]:
     if issubclass(kind, list):
         return list.__iter__(container)
     return tuple.__iter__(container) if issubclass(kind, tuple) else ()
+
+
+CALLED: Any = Module._call_impl
+# torch.compile drops this line when it traces it.
+QUESTION = "if not torch.compiler.is_compiling() and torch.is_grad_enabled(): 'watch'.called(self, (args, kwargs))"
+MOST_MODULES = 100  # modules searched for a parameter
+
+
+class ModuleCalls:
+    """Calls `tell` when a module with parameters is called while gradients are recorded."""
+
+    def __init__(self, tell: Callable[[Module, Any], None]) -> None:
+        """tell: called with the module and the arguments of the call."""
+        self._tell = tell
+        self._plain: CodeType = CALLED.__code__
+        self._asking: CodeType | None = None  # the code with the check; compiled when it is first needed
+
+    def await_next(self) -> None:
+        """Report calls from now on, until `stop`."""
+        if self._asking is None:
+            self._asking = self._code_that_asks() or self._plain
+        if CALLED.__code__ is self._plain:
+            CALLED.__code__ = self._asking
+
+    def stop(self) -> None:
+        """Report no more calls."""
+        if CALLED.__code__ is self._asking:
+            CALLED.__code__ = self._plain
+
+    def called(self, module: Module, arguments: Any) -> None:
+        """A module is called, in any thread. The inserted line calls this."""
+        if has_parameters(module):
+            self._tell(module, arguments)
+
+    def _code_that_asks(self) -> CodeType | None:
+        """The function's code with the check before it, and the same line numbers. None if its source is missing."""
+        try:
+            source = inspect.getsource(CALLED)
+        except OSError as error:
+            pass_on(error)
+            return None
+        tree = ast.parse(f"class Module:\n{source}")  # the source is indented, as a method
+        ast.increment_lineno(tree, self._plain.co_firstlineno - 2)
+        function: Any = tree.body[0].body[0]  # type: ignore[attr-defined]
+        question = ast.parse(QUESTION).body[0]
+        ast.increment_lineno(question, function.body[0].lineno - 1)
+        function.body.insert(0, question)
+        code = compile(tree, self._plain.co_filename, "exec", dont_inherit=True)
+        for _ in range(2):  # the class, and its method
+            code = next(part for part in code.co_consts if isinstance(part, CodeType))
+        return code.replace(co_consts=tuple(self if value == "watch" else value for value in code.co_consts))
+
+
+def has_parameters(module: Module) -> bool:
+    """Whether a module has parameters, trained or not, unlike a transform of inputs. Runs no user code. True if the
+    search takes too long."""
+    pending: list[Any] = [module]
+    for _ in range(MOST_MODULES):
+        if not pending:
+            return False
+        fields = vars(pending.pop())
+        if fields.get("_parameters", True):  # torch.jit stores its parameters elsewhere
+            return True
+        pending += [part for part in dict(fields["_modules"]).values() if part is not None]
+    return True

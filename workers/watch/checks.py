@@ -18,8 +18,7 @@ from torch.nn import Module
 from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.parallel import DistributedDataParallel
 
-from ..instruments.clock import Clock
-from ..instruments.page_locked import captures_go_on, page_locked
+from ..instruments.clock import Clock, captures_go_on, page_locked
 from ..instruments.shield import shielded
 from .batches import first_tensor
 

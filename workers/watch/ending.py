@@ -27,7 +27,7 @@ DIES_WITHIN_S = 0.3
 Place = list[Any]  # file, line, function, and whether it is the user's own code
 
 
-class Failure(NamedTuple):
+class ExitReason(NamedTuple):
     """Why a process ends."""
 
     error: str  # "Type: message"
@@ -36,7 +36,7 @@ class Failure(NamedTuple):
     failures: list[list[int | None]]  # of a launcher: rank, pid and exit code of each rank that has failed
 
 
-class ProcessEnd:
+class ProcessExit:
     """What is known of the end of this process."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class ProcessEnd:
         self.loader: list[tuple[int, int | None]] = []  # its workers when a fetch raised: pid, and exit code if known
         self.rank, self.world = variable("RANK"), variable("WORLD_SIZE")
         self.remark = ""  # what a hook has added to the error of a DDP, on a line of its own
-        self._exit: tuple[int, Failure] | None = None  # the last sys.exit, with the id of its Unwinding
+        self._exit: tuple[int, ExitReason] | None = None  # the last sys.exit, with the id of its Unwinding
 
     def exits(self, code: Any, caller: FrameType) -> "Unwinding | None":
         """Note that sys.exit was called with a code that means failure. Returns what the frame of sys.exit must
@@ -62,7 +62,7 @@ class ProcessEnd:
         elif handled is not None and not isinstance(handled, SystemExit):
             failure = failure_of(handled)._replace(exit=_exit_code(code))
         else:
-            failure = Failure(_error_of_exit(code, caller), stack_of(caller), _exit_code(code), [])
+            failure = ExitReason(_error_of_exit(code, caller), stack_of(caller), _exit_code(code), [])
         unwinding = Unwinding()
         self._exit = id(unwinding), failure
         return unwinding
@@ -72,13 +72,13 @@ class ProcessEnd:
         if self._exit is not None and self._exit[0] == id(unwinding):
             self._exit = None
 
-    def failure(self, *, is_over: bool = True) -> Failure | None:
+    def failure(self, *, is_over: bool = True) -> ExitReason | None:
         """Why this process fails; None if it does not. is_over: the process ends now, so that an exception which is
         being handled is not caught any more."""
         found = self._failure(is_over=is_over)
         return found._replace(error=found.error + self.remark) if found is not None else None
 
-    def _failure(self, *, is_over: bool) -> Failure | None:
+    def _failure(self, *, is_over: bool) -> ExitReason | None:
         if sys.flags.interactive or hasattr(sys, "ps1"):  # there, an uncaught exception ends nothing
             return None
         handled = sys.exc_info()[1] if is_over else None
@@ -113,18 +113,18 @@ class ProcessEnd:
         """Write that this process begins to join its process group. rank, world: None if only the environment says."""
         self.rank = variable("RANK") if rank is None else rank
         self.world = variable("WORLD_SIZE") if world is None else world
-        self.write("joins", Failure("", stack_of(caller), None, []))
+        self.write("joins", ExitReason("", stack_of(caller), None, []))
 
     def joined(self, rank: int, world: int) -> None:
         """Write that this process has joined its process group."""
         self.rank, self.world = rank, world
-        self.write("joined", Failure("", [], None, []))
+        self.write("joined", ExitReason("", [], None, []))
 
     def thread_fails(self, error: BaseException) -> None:
         """Write that an exception has ended a thread, while the process goes on."""
         self.write("thread", failure_of(error))
 
-    def write(self, what: str, failure: Failure) -> None:
+    def write(self, what: str, failure: ExitReason) -> None:
         """Append an event to the file. Raises OSError."""
         if not self.events:
             return
@@ -167,13 +167,13 @@ def means_failure(code: object) -> bool:
     return not (code is None or (isinstance(code, int) and code == 0))
 
 
-def failure_of(error: BaseException) -> Failure:
+def failure_of(error: BaseException) -> ExitReason:
     """The failure of a process that an exception ends."""
     stack = _stack_of_error(error)
     if isinstance(error, SystemExit):
-        return Failure(_error_of_exit(error.code, None), stack, _exit_code(error.code), [])
+        return ExitReason(_error_of_exit(error.code, None), stack, _exit_code(error.code), [])
     code = None if isinstance(error, KeyboardInterrupt) else 1
-    return Failure(as_text(error) + _origin(error), stack, code, _failures_of_ranks(error))
+    return ExitReason(as_text(error) + _origin(error), stack, code, _failures_of_ranks(error))
 
 
 def _origin(error: BaseException) -> str:
@@ -312,5 +312,5 @@ def variable(name: str) -> int | None:
     return int(value) if value.isdecimal() else None
 
 
-END = ProcessEnd()
+END = ProcessExit()
 os.register_at_fork(after_in_child=END.forget)

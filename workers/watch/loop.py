@@ -28,13 +28,13 @@ from ddptui.wire.phases import BETWEEN, PHASES
 
 from ..instruments.clock import Clock
 from ..instruments.records import PhaseTimer
-from ..instruments.run_queue import Scheduled
+from ..instruments.sampler import Scheduled
 
 DATA, FORWARD, BACKWARD, AGGREGATE, OPTIMIZER = PHASES
 MARKED = 0  # the optimizer's id in a marked phase
 
 
-class End(NamedTuple):
+class LoopStepEnd(NamedTuple):
     """The end of a step's last optimizer step, as counts of what the step contained until then."""
 
     phases: int
@@ -43,7 +43,7 @@ class End(NamedTuple):
     losses: int
 
 
-class Cut(NamedTuple):
+class FinishedStep(NamedTuple):
     """A finished step."""
 
     timer: PhaseTimer
@@ -58,7 +58,7 @@ class Cut(NamedTuple):
 class Loop:
     """Follows one training loop, and calls `ended` with each finished step."""
 
-    def __init__(self, clock: Clock, calls: Callable[[], int], ended: Callable[[Cut], None]) -> None:
+    def __init__(self, clock: Clock, calls: Callable[[], int], ended: Callable[[FinishedStep], None]) -> None:
         """calls: returns how many collectives the rank has called since the end of the last step."""
         self.timer = PhaseTimer(clock)
         self._clock, self._calls, self._ended = clock, calls, ended
@@ -68,7 +68,7 @@ class Loop:
         self._losses: list[Any] = []
         self._has_fetched = False  # whether this step has fetched a batch for training
         self._looked_at: dict[int, int] = {}  # by loader: samples of its current pass, fetched since backward began
-        self._end: End | None = None  # None: no optimizer has stepped in this step
+        self._end: LoopStepEnd | None = None  # None: no optimizer has stepped in this step
         self._stepping = 0, 0  # the optimizer that began its step last, and the number of phases until then
         self._stepped: set[int] = set()  # the optimizers that have stepped in this step
         self._known: set[int] = set()  # all optimizers that have ever stepped
@@ -87,7 +87,7 @@ class Loop:
         return self._within[-1] if self._within else self._otherwise
 
     @property
-    def after_step(self) -> End | None:
+    def after_step(self) -> LoopStepEnd | None:
         """The end of the step that is over although the next one has not begun; None while a step is under way."""
         return self._end if not self._within and self._otherwise == BETWEEN else None
 
@@ -246,8 +246,8 @@ class Loop:
             return self._optimizer_began
         return phases.index(FORWARD, used) if FORWARD in phases[used:] else len(phases)
 
-    def _here(self) -> End:
-        return End(len(self.timer.phases), self._calls(), self._samples, len(self._losses))
+    def _here(self) -> LoopStepEnd:
+        return LoopStepEnd(len(self.timer.phases), self._calls(), self._samples, len(self._losses))
 
     # Phases.
 
@@ -288,7 +288,7 @@ class Loop:
         if self._end is not None and is_last:
             self._cut(self._end)
 
-    def _cut(self, end: End) -> None:
+    def _cut(self, end: LoopStepEnd) -> None:
         """Finish the step at `end`. Everything since then belongs to the next step."""
         phases, calls, samples, losses = end
         self._used = max(0, self._used[0] - phases), max(0, self._used[1] - samples)
@@ -304,4 +304,4 @@ class Loop:
         self._stepped.clear()
         scheduled = Scheduled(self._cpu_ns, self._queued_ns)
         self._cpu_ns = self._queued_ns = 0
-        self._ended(Cut(over, calls, samples, of_step, max(0, self._epoch), scheduled, following))
+        self._ended(FinishedStep(over, calls, samples, of_step, max(0, self._epoch), scheduled, following))

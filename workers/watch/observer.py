@@ -18,24 +18,20 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ..instruments.clock import Clock
+from ..instruments.clock import Clock, OnItsWay
 from ..instruments.cuda_clock import clock_of
 from ..instruments.delays import RankDelays
 from ..instruments.gpu import nccl_in_use, own_gpus
-from ..instruments.page_locked import OnItsWay
 from ..instruments.records import Call, PhaseTimer
-from ..instruments.run_queue import RunQueue
+from ..instruments.sampler import RunQueue
 from ..instruments.shield import pass_on
 from ..instruments.tap import Tap
-from .batches import batches_of
+from .batches import ModuleCalls, batches_of
 from .checks import Checks, Reading
-from .ending import Failure, variable
-from .link import Gone, Link
+from .ending import ExitReason, variable
+from .link import PAGE_NUMBERS, Gone, Link, Page
 from .loop import MARKED
-from .modules import ModuleCalls
-from .notes import CODES, KINDS, MOST_NOTES, NONE, SITES, VERSION
-from .own_steps import OwnSteps
-from .page import NUMBERS, Page
+from .notes import CODES, KINDS, MOST_NOTES, NONE, SITES, VERSION, OwnSteps
 from .sender import Sender
 
 if TYPE_CHECKING:
@@ -201,7 +197,7 @@ class Observer:
 
     def _record(self, call: Call) -> None:
         self._calls += 1
-        NUMBERS.pack_into(
+        PAGE_NUMBERS.pack_into(
             self._page.numbers,
             0,
             self._ends,
@@ -357,7 +353,7 @@ class Observer:
     def _between_steps(self) -> None:
         self._ends += 1
         self._calls_before = self._calls
-        NUMBERS.pack_into(self._page.numbers, 0, self._ends, 0, self._calls, NONE, 0, False)
+        PAGE_NUMBERS.pack_into(self._page.numbers, 0, self._ends, 0, self._calls, NONE, 0, False)
         self._tap.renew()
         if self._first_steps:
             self._first_steps -= 1
@@ -464,7 +460,7 @@ class Observer:
         self._tap.forget()
         self._sender.forget()
 
-    def close(self, failure: Failure | None, workers: list[list[int]]) -> None:
+    def close(self, failure: ExitReason | None, workers: list[list[int]]) -> None:
         """Report the end of the loop to the relay, and detach from torch. failure: what ends the training; None if it
         does not fail. workers: ProcessEnd.dead_workers."""
         error, stack, *_ = failure or ("", [])

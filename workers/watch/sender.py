@@ -13,16 +13,23 @@ from typing import Any
 
 import torch
 
-from ..instruments.clock import LOOK_EVERY_MS, NS_PER_MS, SEND_EVERY_MS, STOOD_STILL_MS, Clock
+from ..instruments.clock import (
+    LOOK_EVERY_MS,
+    NS_PER_MS,
+    RELAXED,
+    SEND_EVERY_MS,
+    STOOD_STILL_MS,
+    Clock,
+    exchange_capture_mode,
+)
 from ..instruments.gpu import peak_bytes, peak_reserved_bytes, reserved_bytes, used_bytes
-from ..instruments.page_locked import RELAXED, exchange_capture_mode
 from ..instruments.sampler import MODULE_CALL, Named, Sampler, frames_of, line_of
 from ..instruments.shield import suppressed
 from .encoder import NoteEncoder
 from .ending import MOST_FRAMES, PACKAGES, Place, has_lock, is_ours, place_of, shortened
 from .link import JSON, NUMBERS, Gone, Link
 from .notes import CODES
-from .threads import OwnThread
+from .process import OwnThread
 
 MEMORY_EVERY_S = 1.0  # how often a GPU's memory use is noted
 STILL_S = 2.0  # without a note for this long, the relay learns where the training stands

@@ -29,17 +29,24 @@ from ddptui.wire import phases
 from ddptui.wire.connection import WATCHED
 
 from ..instruments.shield import pass_on, suppressed
-from .batches import samples_in
-from .device import device_of, is_autograds_thread, is_capturing
+from .batches import ModuleCalls, samples_in
 from .ending import END
 from .link import Gone
-from .modules import ModuleCalls
-from .process import is_a_rank, no_signals, written
-from .threads import OwnThread
-from .untraced import FRAMES, leave_untraced
+from .process import (
+    FRAMES,
+    OwnThread,
+    device_of,
+    is_a_rank,
+    is_autograds_thread,
+    is_capturing,
+    leave_untraced,
+    no_signals,
+    written,
+)
 
 if TYPE_CHECKING:
     from .observer import Observer
+
 
 UNUSED = re.compile(r"did not receive grad for rank \d+: ([\d ]+)")  # as torch DDP lists parameters, by index
 MOST_SHAPES = 100  # sent if a DDP cannot be made
@@ -48,7 +55,7 @@ LOOK_EVERY_S = 1.0  # how often we check whether another console has started
 Note = Callable[[BaseException], None]
 
 
-class Entrances:
+class TorchPatches:
     """The hooks of this process, and the observer that they notify, once there is one."""
 
     def __init__(self, note: Note) -> None:
@@ -218,7 +225,7 @@ class Entrances:
 
 def install(note: Note) -> None:
     """Install the hooks in torch, which was just imported. note: reports an error of the instruments."""
-    entrances = Entrances(note)
+    entrances = TorchPatches(note)
     os.register_at_fork(after_in_child=entrances.forget)
     _enter_data(entrances)
     _enter_backward(entrances)
@@ -247,7 +254,7 @@ def _enter_threads() -> None:
     threading.excepthook = hook_and_tell
 
 
-def _enter_data(entrances: Entrances) -> None:
+def _enter_data(entrances: TorchPatches) -> None:
     iterators: Any = _BaseDataLoaderIter
     fetch = iterators.__next__
 
@@ -288,7 +295,7 @@ def _note_workers(iterator: Any) -> None:
         END.loader = [(worker.pid, worker._popen.returncode) for worker in workers]  # `exitcode` would reap it
 
 
-def _enter_backward(entrances: Entrances) -> None:
+def _enter_backward(entrances: TorchPatches) -> None:
     backward = torch.autograd.backward  # which Tensor.backward calls
 
     @functools.wraps(backward)
@@ -330,7 +337,7 @@ class OptimizerHook:
         return getattr, (nullcontext(), "__exit__")  # accepts a hook's arguments
 
 
-def _enter_optimizers(entrances: Entrances) -> None:
+def _enter_optimizers(entrances: TorchPatches) -> None:
     def begins(optimizer: Any) -> None:
         if not torch.compiler.is_compiling() and (observer := entrances.observer()):
             try:
@@ -377,7 +384,7 @@ def _enter_optimizers(entrances: Entrances) -> None:
     scalers.step, scalers.scale = step_and_tell, scale_and_tell
 
 
-def _enter_ddp(entrances: Entrances) -> None:
+def _enter_ddp(entrances: TorchPatches) -> None:
     ddp: Any = torch.nn.parallel.DistributedDataParallel
     make = ddp.__init__
 
@@ -401,7 +408,7 @@ def _enter_ddp(entrances: Entrances) -> None:
     ddp.__init__, ddp.forward = make_and_tell, _telling_of_forward(entrances, ddp.forward)
 
 
-def _telling_of_forward(entrances: Entrances, forward: Callable[..., Any]) -> Callable[..., Any]:
+def _telling_of_forward(entrances: TorchPatches, forward: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(forward)
     def forward_and_tell(network: Any, *arguments: Any, **options: Any) -> Any:
         # torch.compile must trace as if this hook did not exist; in compiled code, is_compiling is a constant.
@@ -439,7 +446,7 @@ def _without_gradients(network: Any, error: str) -> str:
 class Marks:
     """Receives the phases and step ends that a training marks itself, with ddptui.phase and ddptui.step."""
 
-    def __init__(self, entrances: Entrances) -> None:
+    def __init__(self, entrances: TorchPatches) -> None:
         self._entrances = entrances
 
     def phase_begins(self, name: str) -> None:
@@ -489,7 +496,7 @@ def _enter_begin_of_group() -> None:
             module.init_process_group = join_and_tell
 
 
-def _enter_end_of_group(entrances: Entrances) -> None:
+def _enter_end_of_group(entrances: TorchPatches) -> None:
     destroy = dist.destroy_process_group
 
     @functools.wraps(destroy)

@@ -1,1 +1,0 @@
-"""Replicas of a model in one process, as with nn.DataParallel."""
