@@ -8,7 +8,6 @@ import msgspec
 
 from ddptui.analysis.results import Averaging, Check, InSync, Light, RepeatResult, TrialResult
 from ddptui.config import catalog
-from ddptui.config import trial as own_code
 from ddptui.config.trial import Trial
 from ddptui.text.words import listed
 from ddptui.wire.messages import Audit, Done, Fingerprint
@@ -91,7 +90,7 @@ def _weighted(weights: Sequence[float]) -> str:
 
 def _in_place(trial: Trial) -> str:
     """What else may be wrong in the user's own strategy, which must change the contents of the tensors."""
-    return ", or not in place" if own_code.is_own(trial.strategy) else ""
+    return ", or not in place" if is_own(trial.strategy) else ""
 
 
 def _division(scale: float, trial: Trial) -> str:
@@ -140,7 +139,7 @@ def problems(trial: Trial, repeat: RepeatResult) -> Iterator[str]:
     if in_sync.parameters is False:
         first = next((check.step for check in repeat.sync_checks if not check.parameters), None)
         since = f", first seen after step {first}" if first is not None else ""
-        is_rounded = own_code.is_own(trial.strategy) and repeat.averaging is not None and repeat.averaging.right
+        is_rounded = is_own(trial.strategy) and repeat.averaging is not None and repeat.averaging.right
         order = "; each average is right but for rounding: do the ranks add in different orders?" * bool(is_rounded)
         yield f"the ranks differ in {names_text(in_sync.differing)}{since}{order}"
     elif in_sync.buffers is False:

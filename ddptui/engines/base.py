@@ -109,7 +109,7 @@ class Engine(Protocol):
 
 
 def rank_command(trial: Trial, python: str = sys.executable, part: NodeRanks | None = None) -> list[str]:
-    """The exact command line that starts a trial, or one node's part of it. `rank_environment` returns its variables."""
+    """The exact command line that starts a trial, or one node's part of it. See `rank_environment`, too."""
     part = part or links.part(trial)
     rendered = [python, *_launcher(trial, part), "-m", f"workers.{trial.launch}", *rank_arguments(trial)]
     return links.wrapped(rendered, links_of(trial))

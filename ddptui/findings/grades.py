@@ -1,14 +1,15 @@
-"""Grades the user's own strategies: whether each is right, what it sends, and how long it takes beside others. Pure."""
+"""Whether trials are right: their checks, faults, losses and averages; and grades for own strategies. Pure."""
 
-from collections.abc import Iterable, Iterator
-from statistics import fmean
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from statistics import fmean, median
 
 import msgspec
 
-from ddptui.analysis.correctness import BUFFERS, problems
+from ddptui.analysis.correctness import BUFFERS, diverged, problems
 from ddptui.analysis.effect import SHOWN_BY_ONE, Effect, effects, off, spread
 from ddptui.analysis.finding import Finding, Kind
-from ddptui.analysis.policy import MOST_OF_DIFFERENCE
+from ddptui.analysis.policy import EXACT_AVERAGE, MOST_OF_DIFFERENCE, NEARLY
 from ddptui.analysis.repeats import valid_repeats
 from ddptui.analysis.results import RepeatResult, Results, TrialResult
 from ddptui.config.preset import Preset
@@ -111,3 +112,85 @@ def too_noisy(effect: Effect) -> str:
         return f"one repeat shows no difference below {SHOWN_BY_ONE:.0%}"
     noisy = max((effect.trial, effect.baseline), key=spread)
     return f"{count(len(valid_repeats(noisy.repeats)), 'repeat')} of {noisy.name} differ by {spread(noisy):.0%}"
+
+
+CHECKS = ("in sync", "average", "order", BUFFERS)
+
+
+def losses(trials: Sequence[TrialResult]) -> Iterator[Finding]:
+    """Finds whether the trials ended with nearly the same loss."""
+    known = {trial.name: loss for trial in trials if (loss := _loss(trial)) is not None}
+    if len(known) > 1:
+        least, most = (choose(known, key=lambda name: known[name]) for choose in (min, max))
+        numbers = {"low_loss": known[least], "high_loss": known[most], "of_trials": float(len(known))}
+        kind = Kind.SAME_LOSS if known[most] <= known[least] * (1 + NEARLY) else Kind.OTHER_LOSS
+        all_of_them = "all trials" if len(known) == len(trials) else None
+        yield Finding(kind=kind, trials=(least, most), place=all_of_them, numbers=numbers)
+
+
+def _loss(trial: TrialResult) -> float | None:
+    """A trial's median last loss; None without instruments, or if the trial diverged or failed (findings of their
+    own)."""
+    found = [
+        repeat.loss.last for repeat in valid_repeats(trial.repeats) if repeat.step_ms and repeat.loss.last is not None
+    ]
+    return median(found) if found and not (diverged(trial) or trial.is_cut_short) else None
+
+
+def lossy_averages(results: Results) -> Iterator[Finding]:
+    """Finds the errors of averages by lossy strategies."""
+    audits = {trial.name: repeat.averaging for trial in results.trials for repeat in trial.repeats[-1:]}
+    errors = {name: audit.error for name, audit in audits.items() if audit and (audit.error or 0.0) > EXACT_AVERAGE}
+    if errors:
+        least, most = (choose(errors, key=lambda name: errors[name] or 0.0) for choose in (min, max))
+        numbers = {"low_share": errors[least] or 0.0, "high_share": errors[most] or 0.0}
+        yield Finding(kind=Kind.LOSSY, trials=(least, most), numbers=numbers)
+
+
+def are_in_doubt(results: Results, preset: Preset) -> bool:
+    """Whether any trial makes a deliberate mistake, or fails a check other than that of the buffers."""
+    last = [trial.repeats[-1] for trial in results.trials if trial.repeats]
+    return any(trial.mistake for trial in preset.trials) or any(
+        light.state == "wrong" and light.name != BUFFERS for repeat in last for light in repeat.checks
+    )
+
+
+def checks(results: Results, preset: Preset) -> Iterator[Finding]:
+    """Finds which checks fail in which trials, and how many deliberate mistakes the checks found."""
+    last = {trial.name: trial.repeats[-1] for trial in results.trials if trial.repeats}
+    wrong = {name: {light.name for light in repeat.checks if light.state == "wrong"} for name, repeat in last.items()}
+    failing = {check: [name for name in last if check in wrong[name]] for check in CHECKS}
+    found = {name for names in failing.values() for name in names}
+    mistaken = [trial.name for trial in preset.trials if trial.mistake and trial.name in last]
+    if mistaken:
+        unseen = tuple(name for name in mistaken if name not in found)
+        numbers = {"found": float(len(mistaken) - len(unseen)), "mistakes": float(len(mistaken))}
+        yield Finding(kind=Kind.MISTAKES, trials=unseen, numbers=numbers)
+    for check, names in failing.items():
+        if names:
+            yield Finding(kind=Kind.CHECK_FAILS, severity="critical", trials=tuple(names), place=check)
+
+
+def faults(results: Results, preset: Preset) -> Iterator[Finding]:
+    """Finds how many injected faults ended their trial with an error that names the right rank, and which did not."""
+    planned = {trial.name: trial.fault[0].rank for trial in preset.trials if trial.fault}
+    failed = {trial.name: _culprit(trial) for trial in results.trials if trial.error}
+    reached = [trial.name for trial in results.trials if trial.name in planned and trial.status != "skipped"]
+    if not reached:
+        return
+    right = [name for name in reached if failed.get(name) == planned[name]]
+    ranks = {planned[name] for name in right}
+    numbers = {"found": float(len(right)), "faults": float(len(reached))}
+    yield Finding(kind=Kind.FAULTS_NAMED, rank=ranks.pop() if len(ranks) == 1 else None, numbers=numbers)
+    if survived := tuple(name for name in reached if name not in failed):
+        yield Finding(kind=Kind.FAULT_SURVIVED, trials=survived)
+    if wrong := tuple(name for name in reached if name in failed and name not in right):
+        yield Finding(kind=Kind.FAULT_UNNAMED, trials=wrong)
+
+
+def _culprit(trial: TrialResult) -> int | None:
+    """The rank that a failed trial's error names. Journals of older versions say it only in words."""
+    if trial.failure:
+        return trial.failure.rank
+    first = re.search(r"\brank (\d+)\b", (trial.error or "").splitlines()[0])
+    return int(first[1]) if first else None

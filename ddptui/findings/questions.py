@@ -4,7 +4,6 @@ The question is derived from the fields in which the trials differ, so users' ow
 another kind of question, add a rule and an entry in QUESTIONS.
 """
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
 from statistics import fmean, median
@@ -16,21 +15,30 @@ from ddptui.analysis.breakdown import middle, slept_in_steps, wait_matrix
 from ddptui.analysis.correctness import BUFFERS, diverged
 from ddptui.analysis.effect import Effect, Effects, beside_baseline, effects
 from ddptui.analysis.finding import Finding, Kind
-from ddptui.analysis.policy import EXACT_AVERAGE, HIDES, NEARLY, WAITS_ALONG_A_CHAIN, Caution
+from ddptui.analysis.policy import HIDES, WAITS_ALONG_A_CHAIN, Caution
 from ddptui.analysis.repeats import all_changed, valid_repeats
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.catalog import ONE_PROCESS
 from ddptui.config.preset import Preset
 from ddptui.config.trial import TRIAL_FIELDS, Trial
 from ddptui.findings import primitive_answers
-from ddptui.findings.grades import effect_of, grades, has_own_strategy, too_noisy
+from ddptui.findings.grades import (
+    are_in_doubt,
+    checks,
+    effect_of,
+    faults,
+    grades,
+    has_own_strategy,
+    losses,
+    lossy_averages,
+    too_noisy,
+)
 from ddptui.text.words import MS, S
 
 RUN_A = "run A"
 SINGLE = "one repeat shows no difference between runs; increase `--repeats`"
 FEW = 2  # trials beside the baseline: each gets a sentence of its own
 STARTING = {"launch", "start_method", "start", "init_method", "gpus_per_rank"}  # fields that say how ranks are started
-CHECKS = ("in sync", "average", "order", BUFFERS)
 
 
 class QuestionRule(NamedTuple):
@@ -90,7 +98,7 @@ def why_none(results: Results) -> str:
 def ranking(results: Results, preset: Preset) -> Iterator[Finding]:
     """Finds the fastest and the slowest trial beside the baseline, or compares each of a few; then the losses."""
     yield from _ranked_beside_baseline(results)
-    yield from [*_averages(results), *losses(results.trials)]
+    yield from [*lossy_averages(results), *losses(results.trials)]
 
 
 def twins(results: Results, preset: Preset) -> Iterator[Finding]:
@@ -178,36 +186,6 @@ def _from_to(compared: Sequence[Effect]) -> Finding:
 
 def _ratio(effect: Effect) -> float:
     return effect.ratio.median
-
-
-def losses(trials: Sequence[TrialResult]) -> Iterator[Finding]:
-    """Finds whether the trials ended with nearly the same loss."""
-    known = {trial.name: loss for trial in trials if (loss := _loss(trial)) is not None}
-    if len(known) > 1:
-        least, most = (choose(known, key=lambda name: known[name]) for choose in (min, max))
-        numbers = {"low_loss": known[least], "high_loss": known[most], "of_trials": float(len(known))}
-        kind = Kind.SAME_LOSS if known[most] <= known[least] * (1 + NEARLY) else Kind.OTHER_LOSS
-        all_of_them = "all trials" if len(known) == len(trials) else None
-        yield Finding(kind=kind, trials=(least, most), place=all_of_them, numbers=numbers)
-
-
-def _loss(trial: TrialResult) -> float | None:
-    """A trial's median last loss; None without instruments, or if the trial diverged or failed (findings of their
-    own)."""
-    found = [
-        repeat.loss.last for repeat in valid_repeats(trial.repeats) if repeat.step_ms and repeat.loss.last is not None
-    ]
-    return median(found) if found and not (diverged(trial) or trial.is_cut_short) else None
-
-
-def _averages(results: Results) -> Iterator[Finding]:
-    """Finds the errors of averages by lossy strategies."""
-    audits = {trial.name: repeat.averaging for trial in results.trials for repeat in trial.repeats[-1:]}
-    errors = {name: audit.error for name, audit in audits.items() if audit and (audit.error or 0.0) > EXACT_AVERAGE}
-    if errors:
-        least, most = (choose(errors, key=lambda name: errors[name] or 0.0) for choose in (min, max))
-        numbers = {"low_share": errors[least] or 0.0, "high_share": errors[most] or 0.0}
-        yield Finding(kind=Kind.LOSSY, trials=(least, most), numbers=numbers)
 
 
 # One trial
@@ -313,55 +291,6 @@ def _chain(trial: TrialResult, culprit: int) -> Iterator[Finding]:
 
 
 # Checks and faults
-
-
-def are_in_doubt(results: Results, preset: Preset) -> bool:
-    """Whether any trial makes a deliberate mistake, or fails a check other than that of the buffers."""
-    last = [trial.repeats[-1] for trial in results.trials if trial.repeats]
-    return any(trial.mistake for trial in preset.trials) or any(
-        light.state == "wrong" and light.name != BUFFERS for repeat in last for light in repeat.checks
-    )
-
-
-def checks(results: Results, preset: Preset) -> Iterator[Finding]:
-    """Finds which checks fail in which trials, and how many deliberate mistakes the checks found."""
-    last = {trial.name: trial.repeats[-1] for trial in results.trials if trial.repeats}
-    wrong = {name: {light.name for light in repeat.checks if light.state == "wrong"} for name, repeat in last.items()}
-    failing = {check: [name for name in last if check in wrong[name]] for check in CHECKS}
-    found = {name for names in failing.values() for name in names}
-    mistaken = [trial.name for trial in preset.trials if trial.mistake and trial.name in last]
-    if mistaken:
-        unseen = tuple(name for name in mistaken if name not in found)
-        numbers = {"found": float(len(mistaken) - len(unseen)), "mistakes": float(len(mistaken))}
-        yield Finding(kind=Kind.MISTAKES, trials=unseen, numbers=numbers)
-    for check, names in failing.items():
-        if names:
-            yield Finding(kind=Kind.CHECK_FAILS, severity="critical", trials=tuple(names), place=check)
-
-
-def faults(results: Results, preset: Preset) -> Iterator[Finding]:
-    """Finds how many injected faults ended their trial with an error that names the right rank, and which did not."""
-    planned = {trial.name: trial.fault[0].rank for trial in preset.trials if trial.fault}
-    failed = {trial.name: _culprit(trial) for trial in results.trials if trial.error}
-    reached = [trial.name for trial in results.trials if trial.name in planned and trial.status != "skipped"]
-    if not reached:
-        return
-    right = [name for name in reached if failed.get(name) == planned[name]]
-    ranks = {planned[name] for name in right}
-    numbers = {"found": float(len(right)), "faults": float(len(reached))}
-    yield Finding(kind=Kind.FAULTS_NAMED, rank=ranks.pop() if len(ranks) == 1 else None, numbers=numbers)
-    if survived := tuple(name for name in reached if name not in failed):
-        yield Finding(kind=Kind.FAULT_SURVIVED, trials=survived)
-    if wrong := tuple(name for name in reached if name in failed and name not in right):
-        yield Finding(kind=Kind.FAULT_UNNAMED, trials=wrong)
-
-
-def _culprit(trial: TrialResult) -> int | None:
-    """The rank that a failed trial's error names. Journals of older versions say it only in words."""
-    if trial.failure:
-        return trial.failure.rank
-    first = re.search(r"\brank (\d+)\b", (trial.error or "").splitlines()[0])
-    return int(first[1]) if first else None
 
 
 # Batches, overlap, starts, ranks

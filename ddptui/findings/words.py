@@ -10,12 +10,26 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 
 from ddptui.analysis.finding import Finding, Kind
-from ddptui.analysis.policy import BUSY_WORKERS, IDLE_WORKERS, MUCH, OFTEN_ON_DISK, UNEXPLAINED
 from ddptui.analysis.results import Culprit
 from ddptui.findings import words_zh
-from ddptui.findings.figures import figures, named_parts
-from ddptui.text.words import MS, S, ended, in_a_row, is_chinese, listed, localized, seconds, sentence, time_range
-from ddptui.wire.phases import BETWEEN
+from ddptui.findings.phrases import (
+    by_turns,
+    caused,
+    escaped,
+    figures,
+    in_lines,
+    injected,
+    late_rank,
+    line_of_code,
+    loader_workers,
+    rare_waits,
+    span,
+    steps_named,
+    stood_idle,
+    trend,
+    where,
+)
+from ddptui.text.words import ended, in_a_row, is_chinese, listed, localized, seconds, sentence
 
 Template = str | Callable[[Finding], str]
 CAPITALS = {"the", "no", "nothing", "calls", "cannot", "with", "on", "under", "what", "a", "do", "of", "averages"}
@@ -79,148 +93,16 @@ def _filled(template: Template, finding: Finding) -> str:
     text = template if isinstance(template, str) else template(finding)
     names, place = finding.trials or ("",), finding.place or ""
     values = {"names": listed(names), "first": names[0], "last": names[-1], "rank": finding.rank, "place": place}
-    values |= {"doubt": finding.doubt, "phase": finding.phase, "where": where(finding.phase), "steps": _steps(finding)}
+    values |= {
+        "doubt": finding.doubt,
+        "phase": finding.phase,
+        "where": where(finding.phase),
+        "steps": steps_named(finding),
+    }
     return text.format_map(values | figures(finding))
 
 
-def where(phase: str | None) -> str:
-    """As in "in backward", or "between steps". None: in several phases."""
-    return phase if phase == BETWEEN else f"in {phase or 'several phases'}"
-
-
-def _steps(finding: Finding) -> str:
-    """As in: steps 3, 7, 9 and 4 more."""
-    named = [str(step) for step in finding.steps]
-    more = round(finding.numbers.get("times", 0)) - len(named)
-    names = f"{', '.join(named)} and {more} more" if more > 0 else listed(named, len(named))
-    return f"step{'s' * (len(named) + max(0, more) > 1)} {names}"
-
-
-def _span(finding: Finding, low: str, high: str) -> str:
-    """Two times with one unit; from 0 on."""
-    factor = 1.0 if low.endswith("_s") else MS / S
-    return time_range(max(0.0, finding.numbers[low]) * factor, finding.numbers[high] * factor)
-
-
 # A window of steps, or a trial
-
-
-def _late_rank(finding: Finding) -> str:
-    numbers, late = finding.numbers, "{late_ms} a step"
-    if "of_repeats" in numbers:  # of a whole trial: with its interval
-        ends = [(numbers["late_ms"] + sign * numbers["off_by_ms"]) * MS / S for sign in (-1, 1)]
-        late += f" (95%: {time_range(max(0.0, ends[0]), ends[1])})"
-    steps = f", in steps {finding.steps[0]} to {finding.steps[1]}" if finding.steps else ""
-    return f"Rank {{rank}} holds everyone up: {late}, {_in_parts(finding)}{steps}"
-
-
-def _in_parts(finding: Finding) -> str:
-    """As in "in backward and forward", of a late rank."""
-    if "slower" in finding.numbers:
-        return "in every phase (× {slower})"
-    named = named_parts(finding)
-    within = " and ".join(part for part in named if part != BETWEEN)
-    return " and ".join([f"in {within}"] * bool(within) + [BETWEEN] * (BETWEEN in named)) or "{where}"
-
-
-def _caused(finding: Finding) -> str:
-    numbers = finding.numbers
-    parts = [*filter(None, [_in_lines(finding)]), "Rank {rank} caused {of_waiting_share} of the waiting for late ranks"]
-    if "share" in numbers:
-        parts[-1] += ": the others waited for it {share} of the time"
-    parts += filter(None, [_workers(finding)])
-    if "without_s" in numbers and f"{numbers['without_s']:.2f}" != f"{numbers['train_s']:.2f}":
-        parts.append("Without its delay: about {without_s:.2f} s instead of {train_s:.2f} s")
-    if "cpu_times" in numbers:
-        is_everywhere = "slower" in numbers or len(named_parts(finding)) > 1
-        why = "more work, or a slower core" if is_everywhere else "more work, and did not lack a core"
-        parts.append(f"It used {{cpu_times:.1f}} × the CPU time of the others: it has {why}")
-    elif "blocked_share" in numbers:
-        parts.append("It did not compute meanwhile: it slept, or waited for a file, a lock or another process")
-    return in_a_row(parts, ".")
-
-
-def _in_lines(finding: Finding) -> str:
-    """As in: 19.8 ms of it in augment, train.py:28, called by collate, train.py:37. Empty if no line is known."""
-    if not finding.lines:
-        return ""
-    first, *others = finding.lines
-    calls = f", called by {first.by}" * bool(first.by and finding.kind is not Kind.INJECTED)
-    parts = [f"{seconds(first.ms * MS / S)} of it {_at(first.place)}{calls}"]
-    parts += [f"{seconds(each.ms * MS / S)} {_at(each.place)}" for each in others]
-    left, whole = finding.numbers.get("unexplained_ms", 0.0), finding.numbers.get("late_ms", 0.0)
-    return escaped("; ".join(parts)) + "; no line explains the other {unexplained_ms}" * (left > UNEXPLAINED * whole)
-
-
-def _workers(finding: Finding) -> str:
-    """What the DataLoader's workers do, of a rank, or on all ranks; empty if there are none."""
-    numbers = finding.numbers
-    if "workers" not in numbers:
-        return ""
-    is_one = finding.rank is not None and numbers["workers"] == 1
-    of = f"Its {{workers}} loader worker{'s' * (not is_one)}" if finding.rank is not None else "The loader workers"
-    if numbers["workers_disk_share"] >= OFTEN_ON_DISK:
-        return f"{of} wait{'s' * is_one} for the disk"
-    if numbers["workers_busy_share"] <= IDLE_WORKERS:
-        return f"{of} hardly compute{'s' * is_one}: they sleep, or wait for a file, a lock or the network"
-    much = "all the time" if numbers["workers_busy_share"] >= BUSY_WORKERS else "{workers_busy_share} of the time"
-    return f"{of} {'is' if is_one else 'are'} busy {much}"
-
-
-def _at(place: str) -> str:
-    return f"in {place}" if ", " in place else f"at {place}"
-
-
-def escaped(text: str) -> str:
-    """A text of the training as part of a template."""
-    return text.replace("{", "{{").replace("}", "}}")
-
-
-def _injected(finding: Finding) -> str:
-    where = "before the first step" if finding.phase == "start" else "{where}"
-    words = f"We injected {{injected_s}} on rank {{rank}}, {where}"
-    if "measured_s" in finding.numbers:
-        interval = f"(95%: {_span(finding, 'low_s', 'high_s')})"
-        return f"{words}; ddptui measured {{measured_s}} {interval}" + " {doubt}" * bool(finding.doubt)
-    if "at_start_s" in finding.numbers:
-        return f"{words}; ddptui measured {{at_start_s}} there (outside the train time)"
-    return words + "; not attributed: {doubt}" * bool(finding.doubt)
-
-
-def _rare_waits(finding: Finding) -> str:
-    who = "rank {waiting_rank}" if "waiting_rank" in finding.numbers else "each of the other ranks"
-    return f"In {{steps}}, {who} waited {{waited_s}} for rank {{rank}} ({{where}}{_line(finding)})"
-
-
-def _line(finding: Finding) -> str:
-    """As in ": validate, train.py:61"; empty if no line is known."""
-    return f": {escaped(finding.lines[0].place)}" if finding.lines else ""
-
-
-def _by_turns(finding: Finding) -> str:
-    by_rank = {name.split("_")[1]: times for name, times in finding.numbers.items() if name.startswith("rank_")}
-    if len({*by_rank.values()}) == 1:
-        who = f"{next(iter(by_rank.values())):.0f} on each rank"
-    else:
-        who = listed([f"{by_rank[rank]:.0f} on rank {rank}" for rank in sorted(by_rank, key=int)])
-    return f"Late by turns: {{times:pause}} of {{pause_ms}} {{where}}, {who}"
-
-
-def _trend(finding: Finding) -> str:
-    low = seconds(max(0.0, finding.numbers["from_ms"]) * MS / S)
-    if finding.steps:
-        return f"Rank {{rank}} is late from step {finding.steps[0]} on: {{to_ms}} a step, {low} before"
-    return f"Rank {{rank}} grows late over the run: from {low} to {{to_ms}} a step"
-
-
-def _idle(finding: Finding) -> str:
-    """The larger part first."""
-    wait, transfer = finding.numbers["wait_share"], finding.numbers["transfer_share"]
-    parts = [(transfer, "to hand over outputs" if finding.place else "in transfers"), (wait, "for a late rank")]
-    parts = [part for part in sorted(parts, reverse=True) if f"{part[0]:.0%}" != "0%"]
-    words = ", ".join(f"{share:.0%}{' of the time' * (at == 0)} {why}" for at, (share, why) in enumerate(parts))
-    mostly = "Mostly waiting: " if finding.kind is Kind.WAITING else "Mostly the network: " * (not finding.place)
-    return f"{mostly}ranks stood idle {words}" if mostly and wait + transfer >= MUCH else f"Ranks stood idle {words}"
 
 
 # The checks of a watched training
@@ -368,7 +250,7 @@ def _found_from(finding: Finding) -> str:
 def _delay_found(finding: Finding) -> str:
     found, of = len(finding.trials), round(finding.numbers["of_trials"])
     where = "" if of == 1 else f" in {'all' if found == of else f'{found} of'} {of} trials"
-    measured = _span(finding, "low_ms", "high_ms")
+    measured = span(finding, "low_ms", "high_ms")
     return f"the others wait for rank {{rank}}, which is delayed: ddptui measured a delay of {measured} a step{where}"
 
 
@@ -412,7 +294,7 @@ PUBLISHED = {
 }
 FOUND: Mapping[Kind, Template] = {
     # A window of steps
-    Kind.LATE_RANK: _late_rank,
+    Kind.LATE_RANK: late_rank,
     Kind.NO_CORE: "Rank {rank} holds everyone up, because other programs use its core",
     Kind.UNCERTAIN: "The others waited for rank {rank} {share} of the time; the cause is uncertain, since {doubt}",
     Kind.DATA: "Data loading is the bottleneck on all ranks: {share} of the time, {step_ms} a step",
@@ -428,19 +310,21 @@ FOUND: Mapping[Kind, Template] = {
     Kind.RESTART: lambda finding: (
         f"The ranks were restarted before step {finding.steps[0]}" + ": {place}" * bool(finding.place)
     ),
-    Kind.RARE_WAITS: _rare_waits,
+    Kind.RARE_WAITS: rare_waits,
     Kind.BURSTS: lambda finding: (
-        "Rank {rank} is late in 1 step of {every_steps}, by {pause_ms}, {where}" + _line(finding) + " ({times:time})"
+        "Rank {rank} is late in 1 step of {every_steps}, by {pause_ms}, {where}"
+        + line_of_code(finding)
+        + " ({times:time})"
     ),
-    Kind.BY_TURNS: _by_turns,
+    Kind.BY_TURNS: by_turns,
     Kind.UNEVEN_WORK: lambda finding: (
         "Ranks are late by turns, from uneven batches: one has up to {size_times:.1f} times the numbers of another"
         if finding.place
         else "Ranks are late by turns, in forward and backward: their work differs from step to step"
     ),
-    Kind.TREND: _trend,
-    Kind.NETWORK: _idle,
-    Kind.WAITING: _idle,
+    Kind.TREND: trend,
+    Kind.NETWORK: stood_idle,
+    Kind.WAITING: stood_idle,
     Kind.SMALL_CALLS: lambda finding: (
         "Most of the communication is {calls} {place}s"
         + " of {bytes}" * bool(finding.numbers["bytes"])
@@ -450,7 +334,7 @@ FOUND: Mapping[Kind, Template] = {
     **OF_CHECKS,
     Kind.NOTHING: "Nothing to worry about: {share} of the time in communication",
     # A trial
-    Kind.INJECTED: _injected,
+    Kind.INJECTED: injected,
     Kind.SLOW_STEPS: lambda finding: (
         f"{{times}} of {{of}} measured steps took more than twice the median (worst: step {finding.steps[0]}, "
         "{worst_ms})"
@@ -504,7 +388,7 @@ FOUND: Mapping[Kind, Template] = {
     ),
     Kind.WRONG_VALUES: "do not trust the times of {names}: {elements:element} came out wrong",
     Kind.CALLS: lambda finding: (
-        f"on {{ranks}} ranks a call takes {_span(finding, 'low_s', 'high_s')} for {{bytes}} ({{place}})"
+        f"on {{ranks}} ranks a call takes {span(finding, 'low_s', 'high_s')} for {{bytes}} ({{place}})"
     ),
     Kind.CALL_COSTS: lambda finding: (
         "for small tensors the call takes the time, for large ones their bytes: an all_reduce"
@@ -536,16 +420,16 @@ FETCHING = (
     "fetch theirs"
 )
 EVIDENCE: Mapping[Kind, Template] = {
-    Kind.LATE_RANK: _caused,
-    Kind.INJECTED: lambda finding: _caused(finding) if "of_waiting_share" in finding.numbers else "",
+    Kind.LATE_RANK: caused,
+    Kind.INJECTED: lambda finding: caused(finding) if "of_waiting_share" in finding.numbers else "",
     Kind.NO_CORE: "It queued for a core {queued_ms} a step longer than the others",
     Kind.DATA: lambda finding: (
-        in_a_row([_in_lines(finding), _workers(finding), FETCHING], ".")
+        in_a_row([in_lines(finding), loader_workers(finding), FETCHING], ".")
         + ". One batch in {every_steps} is slow: {every_steps} workers at their limit look like this"
         * ("every_steps" in finding.numbers)
     ),
     Kind.FIRST_BATCH: "A loader that restarts its workers for each epoch looks like this",
-    Kind.BETWEEN_STEPS: lambda finding: in_a_row(["That is {step_ms} a step", _in_lines(finding)], "."),
+    Kind.BETWEEN_STEPS: lambda finding: in_a_row(["That is {step_ms} a step", in_lines(finding)], "."),
     Kind.LONG_STEPS: "That is {share} of the time",
     Kind.RESTART: "It took {lost_s} until all trained again, {share} of the time",
     Kind.RARE_WAITS: "That is {share} of the time, {pause_ms} in such a step",

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ddptui.analysis.finding import Finding, Kind
 from ddptui.analysis.policy import BUSY_WORKERS, IDLE_WORKERS, MUCH, OFTEN_ON_DISK, UNEXPLAINED
-from ddptui.findings.figures import Number, figures, named_parts
+from ddptui.findings.phrases import Number, figures, named_parts
 from ddptui.text.words import MS, S, in_one_unit, seconds
 from ddptui.wire.phases import BETWEEN
 

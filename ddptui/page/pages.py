@@ -15,7 +15,6 @@ from ddptui.page.render import Axis, Chart, CurveSeries, curves, rendered
 from ddptui.projection import Point, Projection
 from ddptui.projection.report import in_full, title
 from ddptui.report import table
-from ddptui.report import table as lessons
 from ddptui.report.blocks import Block, Drawing, Heading, Notes, Plot, Quote
 from ddptui.report.columns import columns_of, leading
 from ddptui.report.document import Chapter, as_markdown, environments, shown, sources
@@ -26,6 +25,7 @@ from ddptui.report.ranks import MOST_ROWS as MOST_PLACES
 from ddptui.report.ranks import RANK_COLUMNS, place_columns
 from ddptui.report.ranks import of_trial as places_of
 from ddptui.report.rows import ROUGH, is_marked, rows_of, what_became
+from ddptui.report.table import asked, lesson_blocks
 from ddptui.store.overview import results_of
 from ddptui.store.presets import as_toml
 from ddptui.store.runs import Run
@@ -198,7 +198,7 @@ def _chapter(run: Run) -> Chapter:
     preset = run.preset()
     results = results_of(run, preset)
     of_run = {} if preset.kind == "primitives" else by_title(notes(results, preset))
-    questions = lessons.asked(preset, results, run.answers(preset))
+    questions = asked(preset, results, run.answers(preset))
     return Chapter(kicker(results), preset, preset.localized_about, results, of_run, questions, run.code())
 
 
@@ -222,7 +222,7 @@ def document(title: str, author: str, runs: Sequence[Run], chapters: Sequence[Ch
 
 
 def _questions(number: int, chapter: Chapter) -> list[tuple[str, object]]:
-    return [*pairs(lessons.lesson_blocks(chapter.questions, f"{number}."), "", higher=0)]
+    return [*pairs(lesson_blocks(chapter.questions, f"{number}."), "", higher=0)]
 
 
 def _blocks(run: Run, chapter: Chapter) -> Iterator[tuple[str, object]]:

@@ -8,14 +8,13 @@ from typing import NamedTuple
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.report import primitive_report as primitives
-from ddptui.report import table as lessons
 from ddptui.report.blocks import Block, Drawing, Notes, in_markdown, joined
 from ddptui.report.columns import columns_of, leading
 from ddptui.report.matrix import matrices, side_by_side
 from ddptui.report.notes import answer, notes
 from ddptui.report.preset_columns import environment
 from ddptui.report.rows import grouped, rows_of
-from ddptui.report.table import Asked, applying
+from ddptui.report.table import Asked, applying, lesson_blocks
 from ddptui.text import tables
 from ddptui.text.tables import Filled, Table, fit, telling
 from ddptui.text.words import in_a_row, listed, printable
@@ -114,7 +113,7 @@ def _chapter(number: int, chapter: Chapter) -> Iterator[list[str]]:
     yield from map(in_markdown, shown(chapter))
     if preset.kind != "primitives" and (waited := matrices(results)):
         yield from (["### Who waited for whom"], in_markdown(Drawing(partial(side_by_side, waited))))
-    yield from map(in_markdown, lessons.lesson_blocks(chapter.questions, f"{number}."))
+    yield from map(in_markdown, lesson_blocks(chapter.questions, f"{number}."))
     for title, lines in chapter.notes.items():
         if lines:
             yield from ([f"### {title}"], in_markdown(Notes(lines)))

@@ -24,8 +24,9 @@ from ddptui.config.catalog import LAUNCH_MODES
 from ddptui.config.preset import Preset, Reference
 from ddptui.config.trial import Bottleneck
 from ddptui.config.values import describe_bottleneck
+from ddptui.findings.phrases import where
 from ddptui.findings.questions import why_none
-from ddptui.findings.words import evidence, in_sentences, remedy, short, where
+from ddptui.findings.words import evidence, in_sentences, remedy, short
 from ddptui.report import ranks
 from ddptui.report.columns import IN_BACKWARD, IN_SOME_STEPS, aggregation
 from ddptui.report.rows import (
