@@ -8,7 +8,7 @@ import msgspec
 
 from ddptui.analysis.results import Averaging, Check, InSync, Light, RepeatResult, TrialResult
 from ddptui.config import catalog
-from ddptui.config.trial import Trial
+from ddptui.config.trial import Trial, is_own
 from ddptui.text.words import listed
 from ddptui.wire.messages import Audit, Done, Fingerprint
 
