@@ -36,7 +36,7 @@ class Blocks:
 
     def __init__(self, steps: int) -> None:
         self._steps, self._done = steps, -FIRST
-        self._entrances: Any = phases.listener._entrances  # type: ignore[union-attr]
+        self._patches: Any = phases.listener._patches  # type: ignore[union-attr]
         self._watch: dict[str, Any] = {}  # what was taken away
         self._console = watching_console()
         children = psutil.Process(int(self._console)).children()
@@ -59,20 +59,20 @@ class Blocks:
             self._turn()
 
     def _turn(self) -> None:
-        """Take from the entrances and the tap what they tell, or give it back."""
-        entrances, watch = self._entrances, self._watch
+        """Take from the hooks and the tap what they tell, or give it back."""
+        patches, watch = self._patches, self._watch
         if watch:
-            entrances._observer, watch["tap"]._timer, entrances._is_over = watch["observer"], watch["timer"], False
+            patches._observer, watch["tap"]._timer, patches._is_over = watch["observer"], watch["timer"], False
             self._watch = {}
         else:
-            observer = entrances._observer
+            observer = patches._observer
             self._watch = {"observer": observer, "tap": observer._tap, "timer": observer._tap._timer}
-            entrances._observer, observer._tap._timer, entrances._is_over = None, None, True
-        entrances.changed()
+            patches._observer, observer._tap._timer, patches._is_over = None, None, True
+        patches.changed()
 
     def _cpu_s(self) -> Counter[str]:
         """The CPU time so far, by the name of a thread of this process, and of the console."""
-        observer = self._entrances._observer or self._watch["observer"]
+        observer = self._patches._observer or self._watch["observer"]
         names = {str(threading.get_native_id()): "MainThread", str(observer._sender.thread.native_id): "reporter"}
         cpu_s = Counter[str]()
         for thread, s in thread_times("self"):

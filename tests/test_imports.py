@@ -121,7 +121,7 @@ import sys
 package = type(sys)("ddptui_injected")
 package.__path__ = ["workers"]
 sys.modules[package.__name__] = package
-import ddptui_injected.watch.entrances, ddptui_injected.watch.observer
+import ddptui_injected.watch.hooks, ddptui_injected.watch.observer
 others = {name.partition(".")[0] for name in sys.modules} & {"msgspec", "zmq", "psutil", "click", "rich"}
 assert not others, others
 print(*(module.__file__ for name, module in sys.modules.items() if name.startswith("ddptui") and module is not package))

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from workers.instruments.clock import Clock
-from workers.watch import hooks as entrances_module
+from workers.watch import hooks
 from workers.watch.hooks import Marks, TorchPatches
 from workers.watch.observer import Observer
 from workers.watch.process import device_of, is_autograds_thread
@@ -74,11 +74,11 @@ def test_what_backward_needs_is_not_held_for_a_loss_that_was_scaled() -> None:
 
 @pytest.fixture
 def begun(monkeypatch: pytest.MonkeyPatch) -> tuple[TorchPatches, list[Any]]:
-    """The entrances of a process that has shown no training yet, and what has begun to watch it."""
+    """The patches of a process that has shown no training yet, and what has begun to watch it."""
     monkeypatch.setenv("DDPTUI_WATCHED", "nowhere")
-    entrances, shown = TorchPatches(lambda _: None), list[Any]()
-    monkeypatch.setattr(entrances, "_begin", shown.append)
-    return entrances, shown
+    patches, shown = TorchPatches(lambda _: None), list[Any]()
+    monkeypatch.setattr(patches, "_begin", shown.append)
+    return patches, shown
 
 
 @pytest.mark.parametrize("hinders", ["nothing", "a capture", "an error of CUDA's", "autograd's thread"])
@@ -95,11 +95,11 @@ def test_nothing_begins_within_a_capture_or_a_backward(hinders: str, monkeypatch
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", captures)
     monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda _: 1, raising=False)
-    monkeypatch.setattr(entrances_module, "is_autograds_thread", lambda: hinders == "autograd's thread")
+    monkeypatch.setattr(hooks, "is_autograds_thread", lambda: hinders == "autograd's thread")
     made, noted = list[torch.device](), list[BaseException]()
-    entrances = TorchPatches(noted.append)
-    monkeypatch.setattr(entrances, "_make_observer", made.append)
-    entrances.observer(torch.ones(1))
+    patches = TorchPatches(noted.append)
+    monkeypatch.setattr(patches, "_make_observer", made.append)
+    patches.observer(torch.ones(1))
     assert bool(made) is (hinders == "nothing")
     assert bool(noted) is (hinders == "an error of CUDA's")
 
@@ -108,8 +108,8 @@ def test_nothing_begins_within_a_capture_or_a_backward(hinders: str, monkeypatch
 def test_a_mark_begins_nothing_before_the_device_can_be_known(
     name: str, begins: int, begun: tuple[TorchPatches, list[Any]]
 ) -> None:
-    entrances, shown = begun
-    Marks(entrances).phase_begins(name)
+    patches, shown = begun
+    Marks(patches).phase_begins(name)
     assert len(shown) == begins
 
 
@@ -121,10 +121,10 @@ def test_in_backward_what_autograds_threads_do_is_the_loops(
 ) -> None:
     """A GPU's backward runs in a thread of its own: an optimizer that is called there, or a checkpoint."""
     monkeypatch.setenv("DDPTUI_WATCHED", "nowhere")
-    monkeypatch.setattr(entrances_module, "is_autograds_thread", lambda: is_autograds)
-    entrances, observer = TorchPatches(lambda _: None), SimpleNamespace(backwards=backwards)
-    entrances._observer, entrances._thread = cast(Any, observer), 1
-    assert (entrances.observer() is observer) is is_seen
+    monkeypatch.setattr(hooks, "is_autograds_thread", lambda: is_autograds)
+    patches, observer = TorchPatches(lambda _: None), SimpleNamespace(backwards=backwards)
+    patches._observer, patches._thread = cast(Any, observer), 1
+    assert (patches.observer() is observer) is is_seen
 
 
 def test_the_end_of_a_step_is_marked_after_its_loss_is_copied() -> None:

@@ -225,21 +225,21 @@ class TorchPatches:
 
 def install(note: Note) -> None:
     """Install the hooks in torch, which was just imported. note: reports an error of the instruments."""
-    entrances = TorchPatches(note)
-    os.register_at_fork(after_in_child=entrances.forget)
-    _enter_data(entrances)
-    _enter_backward(entrances)
-    _enter_optimizers(entrances)
-    phases.listener = Marks(entrances)
+    patches = TorchPatches(note)
+    os.register_at_fork(after_in_child=patches.forget)
+    _patch_data(patches)
+    _patch_backward(patches)
+    _patch_optimizers(patches)
+    phases.listener = Marks(patches)
     if dist.is_available():
-        _enter_ddp(entrances)
-        _enter_begin_of_group()
-        _enter_end_of_group(entrances)
-    _enter_threads()
+        _patch_ddp(patches)
+        _patch_begin_of_group()
+        _patch_end_of_group(patches)
+    _patch_threads()
     leave_untraced()
 
 
-def _enter_threads() -> None:
+def _patch_threads() -> None:
     hook = threading.excepthook
 
     @functools.wraps(hook)
@@ -254,13 +254,13 @@ def _enter_threads() -> None:
     threading.excepthook = hook_and_tell
 
 
-def _enter_data(entrances: TorchPatches) -> None:
+def _patch_data(patches: TorchPatches) -> None:
     iterators: Any = _BaseDataLoaderIter
     fetch = iterators.__next__
 
     @functools.wraps(fetch)
     def fetch_and_tell(iterator: Any) -> Any:
-        observer = entrances.observer()
+        observer = patches.observer()
         trains = torch.is_grad_enabled()
         batch = None
         try:  # notes the end even if a signal handler of the training raises while the begin is noted
@@ -268,7 +268,7 @@ def _enter_data(entrances: TorchPatches) -> None:
                 if observer is not None:
                     observer.data_begins(trains)
             except Exception as error:
-                entrances.fail(error)
+                patches.fail(error)
             batch = fetch(iterator)
             return batch
         except StopIteration:
@@ -283,7 +283,7 @@ def _enter_data(entrances: TorchPatches) -> None:
                     samples = None if batch is None else samples_in(batch) or 0
                     observer.data_ends(batch, samples, trains, iterator)
                 except BaseException as error:
-                    entrances.fail_at_end(error, partial(observer.data_ends, None, samples, trains, iterator))
+                    patches.fail_at_end(error, partial(observer.data_ends, None, samples, trains, iterator))
 
     iterators.__next__ = fetch_and_tell
 
@@ -295,30 +295,30 @@ def _note_workers(iterator: Any) -> None:
         END.loader = [(worker.pid, worker._popen.returncode) for worker in workers]  # `exitcode` would reap it
 
 
-def _enter_backward(entrances: TorchPatches) -> None:
+def _patch_backward(patches: TorchPatches) -> None:
     backward = torch.autograd.backward  # which Tensor.backward calls
 
     @functools.wraps(backward)
     def backward_and_tell(*arguments: Any, **options: Any) -> Any:
         tensors = arguments[0] if arguments else options.get("tensors", ())
-        if (observer := entrances.observer(tensors)) is None:
-            entrances.signs += 1
+        if (observer := patches.observer(tensors)) is None:
+            patches.signs += 1
             return backward(*arguments, **options)
         is_whole = False
         try:
             try:
                 observer.backward_begins(tensors)
             except Exception as error:
-                entrances.fail(error)
+                patches.fail(error)
             result = backward(*arguments, **options)
             is_whole = True
             return result
         finally:
-            entrances.signs += 1
+            patches.signs += 1
             try:
                 observer.backward_ends(is_whole=is_whole)
             except BaseException as error:
-                entrances.fail_at_end(error, lambda: observer.backward_ends(is_whole=is_whole))
+                patches.fail_at_end(error, lambda: observer.backward_ends(is_whole=is_whole))
 
     torch.autograd.backward = backward_and_tell
 
@@ -337,24 +337,24 @@ class OptimizerHook:
         return getattr, (nullcontext(), "__exit__")  # accepts a hook's arguments
 
 
-def _enter_optimizers(entrances: TorchPatches) -> None:
+def _patch_optimizers(patches: TorchPatches) -> None:
     def begins(optimizer: Any) -> None:
-        if not torch.compiler.is_compiling() and (observer := entrances.observer()):
+        if not torch.compiler.is_compiling() and (observer := patches.observer()):
             try:
                 observer.optimizer_begins(optimizer)
             except Exception as error:
-                entrances.fail(error)
+                patches.fail(error)
 
     def ends(optimizer: Any) -> None:
         if torch.compiler.is_compiling():
             # torch.compile can trace and replay these two; anything else would break its graph.
-            entrances.has_stepped_unseen = True
-            entrances.changed()
-        elif observer := entrances.observer():
+            patches.has_stepped_unseen = True
+            patches.changed()
+        elif observer := patches.observer():
             try:
                 observer.optimizer_ends(optimizer)
             except BaseException as error:
-                entrances.fail_at_end(error, partial(observer.optimizer_ends, optimizer))
+                patches.fail_at_end(error, partial(observer.optimizer_ends, optimizer))
 
     optimizers.register_optimizer_step_pre_hook(OptimizerHook(begins))
     optimizers.register_optimizer_step_post_hook(OptimizerHook(ends))
@@ -374,17 +374,17 @@ def _enter_optimizers(entrances: TorchPatches) -> None:
     @functools.wraps(scale)
     def scale_and_tell(scaler: Any, outputs: Any) -> Any:
         scaled = scale(scaler, outputs)
-        if observer := entrances.observer(outputs):
+        if observer := patches.observer(outputs):
             try:
                 observer.loss_is_scaled(outputs, scaled)
             except Exception as error:
-                entrances.fail(error)
+                patches.fail(error)
         return scaled
 
     scalers.step, scalers.scale = step_and_tell, scale_and_tell
 
 
-def _enter_ddp(entrances: TorchPatches) -> None:
+def _patch_ddp(patches: TorchPatches) -> None:
     ddp: Any = torch.nn.parallel.DistributedDataParallel
     make = ddp.__init__
 
@@ -398,28 +398,28 @@ def _enter_ddp(entrances: TorchPatches) -> None:
                 shapes = [str([*parameter.shape]) for parameter in module.parameters() if parameter.requires_grad]
                 END.remark = f"\nparameters: {' '.join(shapes[:MOST_SHAPES])}"
             raise
-        if observer := entrances.observer(network):
+        if observer := patches.observer(network):
             try:
                 observer.ddp_is_made(network)
             except Exception as error:
-                entrances.fail(error)
-        entrances.ddps.append(ref(network))
+                patches.fail(error)
+        patches.ddps.append(ref(network))
 
-    ddp.__init__, ddp.forward = make_and_tell, _telling_of_forward(entrances, ddp.forward)
+    ddp.__init__, ddp.forward = make_and_tell, _telling_of_forward(patches, ddp.forward)
 
 
-def _telling_of_forward(entrances: TorchPatches, forward: Callable[..., Any]) -> Callable[..., Any]:
+def _telling_of_forward(patches: TorchPatches, forward: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(forward)
     def forward_and_tell(network: Any, *arguments: Any, **options: Any) -> Any:
         # torch.compile must trace as if this hook did not exist; in compiled code, is_compiling is a constant.
-        if torch.compiler.is_compiling() or (observer := entrances.observer()) is None:
+        if torch.compiler.is_compiling() or (observer := patches.observer()) is None:
             return forward(network, *arguments, **options)
         trains = torch.is_grad_enabled()
         try:
             try:
                 observer.forward_begins(trains, network, (arguments, options))
             except Exception as error:
-                entrances.fail(error)
+                patches.fail(error)
             return forward(network, *arguments, **options)
         except RuntimeError as error:
             with suppress(Exception):
@@ -429,7 +429,7 @@ def _telling_of_forward(entrances: TorchPatches, forward: Callable[..., Any]) ->
             try:
                 observer.forward_ends(trains)
             except BaseException as error:
-                entrances.fail_at_end(error, partial(observer.forward_ends, trains))
+                patches.fail_at_end(error, partial(observer.forward_ends, trains))
 
     return forward_and_tell
 
@@ -446,35 +446,35 @@ def _without_gradients(network: Any, error: str) -> str:
 class Marks:
     """Receives the phases and step ends that a training marks itself, with ddptui.phase and ddptui.step."""
 
-    def __init__(self, entrances: TorchPatches) -> None:
-        self._entrances = entrances
+    def __init__(self, patches: TorchPatches) -> None:
+        self._patches = patches
 
     def phase_begins(self, name: str) -> None:
         # A training may choose its device as late as before its first backward, so only "optimizer" proves that it
         # trains.
-        if observer := self._entrances.observer(() if name == "optimizer" else None):
+        if observer := self._patches.observer(() if name == "optimizer" else None):
             try:
                 observer.phase_begins(name)
             except BaseException as error:  # Python does not call __exit__ if __enter__ fails
-                self._entrances.fail_at_end(error, observer.phase_ends)
+                self._patches.fail_at_end(error, observer.phase_ends)
 
     def phase_ends(self) -> None:
-        if observer := self._entrances.observer():
+        if observer := self._patches.observer():
             try:
                 observer.phase_ends()
             except BaseException as error:
-                self._entrances.fail_at_end(error, observer.phase_ends)
+                self._patches.fail_at_end(error, observer.phase_ends)
 
     def step_ends(self, loss: Any, samples: int) -> None:
-        if observer := self._entrances.observer((loss,)):
+        if observer := self._patches.observer((loss,)):
             try:
                 observer.step_ends(loss, samples)
             except BaseException as error:
-                self._entrances.fail_at_end(error, partial(observer.step_ends, loss, samples))
-        self._entrances.signs += 1
+                self._patches.fail_at_end(error, partial(observer.step_ends, loss, samples))
+        self._patches.signs += 1
 
 
-def _enter_begin_of_group() -> None:
+def _patch_begin_of_group() -> None:
     join = dist.init_process_group
 
     @functools.wraps(join)
@@ -496,14 +496,14 @@ def _enter_begin_of_group() -> None:
             module.init_process_group = join_and_tell
 
 
-def _enter_end_of_group(entrances: TorchPatches) -> None:
+def _patch_end_of_group(patches: TorchPatches) -> None:
     destroy = dist.destroy_process_group
 
     @functools.wraps(destroy)
     def close_and_destroy(*arguments: Any, **options: Any) -> Any:
         group = arguments[0] if arguments else options.get("group")
         if group is None or group is dist.group.WORLD:
-            entrances.close()  # the tap holds a reference to the group, which must be gone when it is destroyed
+            patches.close()  # the tap holds a reference to the group, which must be gone when it is destroyed
         return destroy(*arguments, **options)
 
     dist.destroy_process_group = dist.distributed_c10d.destroy_process_group = close_and_destroy

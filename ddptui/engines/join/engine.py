@@ -50,7 +50,7 @@ class Member(NamedTuple):
         return f"node {self.number} ({self.join.host}, {self.join.address})"
 
 
-class NodeHub:
+class NodeServer:
     """Accepts nodes with the run's ticket, exchanges messages with them, and detects lost nodes."""
 
     def __init__(self, run: str, nodes: int, address: str, port: int) -> None:
@@ -188,7 +188,7 @@ class JoinEngine(Engine):
     def listen(self, ticket: Path) -> None:
         """Starts listening for nodes, and writes a new ticket to this file. Raises OSError."""
         self.ticket_file = ticket
-        self.node_hub = NodeHub(self.run, self.options.nodes, self._address, self._port)
+        self.node_hub = NodeServer(self.run, self.options.nodes, self._address, self._port)
         write_private(self.ticket_file, self.node_hub.ticket.spell() + "\n")
 
     def command(self, trial: Trial, repeat: RepeatJournal) -> list[str]:

@@ -21,7 +21,7 @@ from ddptui import __version__
 from ddptui.config.preset import EngineOptions
 from ddptui.engines.join import engine as join_engine
 from ddptui.engines.join import engine as node_hub
-from ddptui.engines.join.engine import JoinEngine, NodeHub
+from ddptui.engines.join.engine import JoinEngine, NodeServer
 from ddptui.engines.join.ticket import MARK, Ticket, TicketError, read_ticket
 from ddptui.host.folders import write_private
 from ddptui.host.network import Interface
@@ -36,15 +36,15 @@ FIRST_PORT = 23_000
 
 
 @pytest.fixture
-def nodes_hub() -> Iterator[NodeHub]:
-    with closing(NodeHub("a-run", 2, "127.0.0.1", FIRST_PORT)) as open_muster:
+def nodes_hub() -> Iterator[NodeServer]:
+    with closing(NodeServer("a-run", 2, "127.0.0.1", FIRST_PORT)) as open_muster:
         yield open_muster
 
 
 class Node:
     """A node's socket, with nothing of a node behind it."""
 
-    def __init__(self, to: NodeHub) -> None:
+    def __init__(self, to: NodeServer) -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._socket = self._context.socket(zmq.DEALER)
         self._socket.setsockopt(zmq.LINGER, 0)
@@ -58,7 +58,7 @@ class Node:
     def say(self, message: NodeMessage) -> None:
         self._socket.send(msgspec.msgpack.encode(message))
 
-    def heard(self, to: NodeHub, within_s: float = SOON_S) -> ToNode:
+    def heard(self, to: NodeServer, within_s: float = SOON_S) -> ToNode:
         """The next word that is no mere sign of life."""
         deadline = time.monotonic() + within_s
         while time.monotonic() < deadline:
@@ -71,29 +71,29 @@ class Node:
 
 
 @pytest.fixture
-def node(nodes_hub: NodeHub) -> Iterator[Node]:
+def node(nodes_hub: NodeServer) -> Iterator[Node]:
     with closing(Node(nodes_hub)) as made:
         yield made
 
 
 @pytest.fixture
-def other(nodes_hub: NodeHub) -> Iterator[Node]:
+def other(nodes_hub: NodeServer) -> Iterator[Node]:
     with closing(Node(nodes_hub)) as made:
         yield made
 
 
-def words(to: NodeHub, node: int | None = None, **changes: str) -> Join:
+def words(to: NodeServer, node: int | None = None, **changes: str) -> Join:
     fields = {"version": __version__, "token": to.ticket.token, "host": "h", "address": "10.0.0.7", "interface": "eth0"}
     return Join(node=node, **(fields | changes))  # type: ignore[arg-type]
 
 
-def join(hub: NodeHub, *nodes: Node) -> None:
+def join(hub: NodeServer, *nodes: Node) -> None:
     for number, each in enumerate(nodes):
         each.say(words(hub, node=number))
         assert isinstance(each.heard(hub), Welcome)
 
 
-def test_nodes_are_numbered_as_they_come_or_as_they_ask(nodes_hub: NodeHub, node: Node, other: Node) -> None:
+def test_nodes_are_numbered_as_they_come_or_as_they_ask(nodes_hub: NodeServer, node: Node, other: Node) -> None:
     node.say(words(nodes_hub, node=1))
     assert node.heard(nodes_hub) == Welcome(node=1, nodes=2, run="a-run")
     other.say(words(nodes_hub))
@@ -109,14 +109,14 @@ def test_nodes_are_numbered_as_they_come_or_as_they_ask(nodes_hub: NodeHub, node
         (0, "node 0 (h, 10.0.0.7) has joined already: choose another --node"),
     ],
 )
-def test_who_does_not_fit_is_told_why(nodes_hub: NodeHub, node: Node, other: Node, asked: int, why: str) -> None:
+def test_who_does_not_fit_is_told_why(nodes_hub: NodeServer, node: Node, other: Node, asked: int, why: str) -> None:
     join(nodes_hub, node)
     other.say(words(nodes_hub, node=asked))
     assert other.heard(nodes_hub) == Farewell(why=why)
     assert list(nodes_hub.members) == [0]
 
 
-def test_without_the_token_nobody_is_answered(nodes_hub: NodeHub, node: Node) -> None:
+def test_without_the_token_nobody_is_answered(nodes_hub: NodeServer, node: Node) -> None:
     node.say(words(nodes_hub, token="x" * 32))
     node.say(Beat())
     node.say(LaunchEnded(number=1, exit_code=0))
@@ -125,7 +125,9 @@ def test_without_the_token_nobody_is_answered(nodes_hub: NodeHub, node: Node) ->
     assert (nodes_hub.members, nodes_hub.ended) == ({}, {})
 
 
-def test_who_is_silent_is_missed(nodes_hub: NodeHub, node: Node, other: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_is_silent_is_missed(
+    nodes_hub: NodeServer, node: Node, other: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     join(nodes_hub, node, other)
     other.say(Leave())
     lost = []
@@ -141,7 +143,7 @@ def test_who_is_silent_is_missed(nodes_hub: NodeHub, node: Node, other: Node, mo
 
 
 def test_a_launch_says_the_same_however_its_nodes_come(
-    nodes_hub: NodeHub, node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    nodes_hub: NodeServer, node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a busy machine two may join between two looks of the console, or one after the other."""
     preset = preset_of({"trial": [{"name": "a"}]})
@@ -164,7 +166,7 @@ def test_a_launch_says_the_same_however_its_nodes_come(
 
 
 def test_how_a_launch_ended_is_kept_in_the_order_in_which_nodes_said_so(
-    nodes_hub: NodeHub, node: Node, other: Node
+    nodes_hub: NodeServer, node: Node, other: Node
 ) -> None:
     join(nodes_hub, node, other)
     nodes_hub.begin_launch(3)
@@ -180,7 +182,7 @@ def test_how_a_launch_ended_is_kept_in_the_order_in_which_nodes_said_so(
     assert nodes_hub.ended == {}
 
 
-def until_heard(nodes_hub: NodeHub, overs: int) -> None:
+def until_heard(nodes_hub: NodeServer, overs: int) -> None:
     deadline = time.monotonic() + SOON_S
     while len(nodes_hub.ended) < overs and time.monotonic() < deadline:
         nodes_hub.receive()
@@ -251,8 +253,8 @@ def test_a_ticket_with_which_no_node_can_connect_is_refused(damage: dict[str, An
 NODE_ENDS_S = 60  # far less than a node waits for a console that is silent between launches
 CONSOLE = """
 import os, sys
-from ddptui.engines.join.engine import NodeHub
-hub = NodeHub("a-run", 1, "127.0.0.1", 23_500)
+from ddptui.engines.join.engine import NodeServer
+hub = NodeServer("a-run", 1, "127.0.0.1", 23_500)
 print(hub.ticket.spell(), flush=True)
 while hub.missing:
     hub.receive()

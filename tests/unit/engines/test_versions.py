@@ -15,7 +15,7 @@ from ddptui import __version__
 from ddptui.config.trial import Trial
 from ddptui.engines.join import agent
 from ddptui.engines.join.agent import JoinError, join
-from ddptui.engines.join.engine import NodeHub
+from ddptui.engines.join.engine import NodeServer
 from ddptui.engines.join.ticket import MARK, TicketError, read_ticket
 from ddptui.engines.rank_server import RankServer
 from ddptui.host.network import Interface
@@ -82,14 +82,16 @@ def test_neither_a_stranger_nor_who_has_been_let_in_is_asked_for_its_version() -
 
 
 @pytest.fixture
-def nodes_hub() -> Iterator[NodeHub]:
-    with closing(NodeHub("a-run", 1, "127.0.0.1", PORT)) as made:
+def nodes_hub() -> Iterator[NodeServer]:
+    with closing(NodeServer("a-run", 1, "127.0.0.1", PORT)) as made:
         yield made
 
 
 @pytest.mark.parametrize("version", ["0.0.1", "99.0"])
 @pytest.mark.parametrize("change", [{"colour": "red"}, {"host": None}, {"node": "first"}])
-def test_a_node_of_another_version_is_told_at_once(nodes_hub: NodeHub, version: str, change: dict[str, object]) -> None:
+def test_a_node_of_another_version_is_told_at_once(
+    nodes_hub: NodeServer, version: str, change: dict[str, object]
+) -> None:
     with closing(Node(nodes_hub)) as node:
         fields = msgspec.to_builtins(words(nodes_hub, version=version)) | change
         stranger = fields | {"token": "x" * 32}
@@ -111,7 +113,7 @@ def test_a_node_of_another_version_is_told_at_once(nodes_hub: NodeHub, version: 
 # The other way round: this node, and a console of another version
 
 
-class Console(NodeHub):
+class Console(NodeServer):
     """A console that answers every message with these bytes."""
 
     def __init__(self, answer: bytes) -> None:

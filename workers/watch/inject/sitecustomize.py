@@ -110,9 +110,8 @@ def enter(torch: Any) -> None:
             note(why)
             return
         process_end()
-        from ddptui_injected.watch import entrances  # type: ignore[import-not-found]
 
-        entrances.install(note_error)
+        patches.install(note_error)
     except Exception as error:
         note_error(error)
 
