@@ -41,13 +41,10 @@ def output_of(code: str) -> list[str]:
     [
         ("ddptui", HEAVY),
         ("ddptui.cli", (*HEAVY, "zmq", "msgspec", "rich")),  # it may only have to say no
-        *((f"ddptui.{module}", ("numpy",)) for module in ("cli.run", "run.headless", "run.selftest", "report.table")),
+        *((f"ddptui.{module}", ("numpy",)) for module in ("cli.run", "run.headless", "run.verify", "report.table")),
         *((f"ddptui.tui.{module}", ("numpy",)) for module in ("app", "screens.run")),
         ("ddptui.cli.inspect, ddptui.run.listing, ddptui.tui.screens.export", ("jinja2", "markdown_it", "ddptui.page")),
-        *(
-            (f"ddptui.run.{module}", ("zmq", "psutil", "ddptui.engines.rank_server"))
-            for module in ("listing", "output")
-        ),
+        ("ddptui.run.listing", ("zmq", "psutil", "ddptui.engines.rank_server")),
     ],
 )
 def test_what_is_not_needed_yet_is_not_imported(modules: str, later: tuple[str, ...]) -> None:
@@ -121,7 +118,7 @@ import sys
 package = type(sys)("ddptui_injected")
 package.__path__ = ["workers"]
 sys.modules[package.__name__] = package
-import ddptui_injected.watch.hooks, ddptui_injected.watch.observer
+import ddptui_injected.watch.patches, ddptui_injected.watch.observer
 others = {name.partition(".")[0] for name in sys.modules} & {"msgspec", "zmq", "psutil", "click", "rich"}
 assert not others, others
 print(*(module.__file__ for name, module in sys.modules.items() if name.startswith("ddptui") and module is not package))

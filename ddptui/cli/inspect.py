@@ -110,10 +110,10 @@ def columns(name: str | None) -> None:
 
     A preset chooses the columns of its table by their keys: columns = ["startup"].
     """
-    from ddptui.run import listing  # imported here: only this command needs it
+    from ddptui.cli import explained  # imported here: only this command needs it
 
     with refusing(LookupError):
-        click.echo(listing.column_entries(name) if name else listing.column_listing(), nl=False)
+        click.echo(explained.entries(name) if name else explained.listing(), nl=False)
 
 
 @click.command()

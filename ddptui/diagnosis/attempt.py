@@ -10,8 +10,8 @@ from ddptui.diagnosis.cause import ProcessEnd, thread_failure
 from ddptui.diagnosis.positions import RankProgress, named, verb
 from ddptui.diagnosis.stall import CallCounts
 from ddptui.text.words import S
-from ddptui.wire.connection import Event
 from ddptui.wire.messages import POINT_TO_POINT, Done, Failed, Heartbeat, Hello, RankMessage, Step
+from ddptui.wire.relay_file import Event
 
 LAST_STEPS = 8  # of all ranks
 MOST_EVENTS = 10_000  # kept of an attempt, so that no process can fill the console's memory

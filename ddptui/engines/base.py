@@ -18,8 +18,8 @@ from ddptui.engines.rank_server import RankServer
 from ddptui.host.folders import python_path
 from ddptui.host.machine import steadying
 from ddptui.store.journal import RepeatJournal
-from ddptui.wire.connection import Event
 from ddptui.wire.messages import Hello
+from ddptui.wire.relay_file import Event
 
 LAUNCHER_LOG = "launcher.log"  # in the folder of a repeat: the output of its launcher, or of a watched command
 ELSEWHERE = "elsewhere"  # the status of a process on another host

@@ -1,32 +1,25 @@
-"""Prints results, the lists of presets and runs, and what columns mean. Imports no engine and nothing that judges:
+"""Prints results and the lists of presets and runs. Imports no engine and nothing that judges:
 lists appear at once."""
 
 import os
 import re
 import shutil
 import sys
-import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.host.machine import is_dumb
 from ddptui.host.source import source_line
-from ddptui.projection.report import COLUMNS as PROJECTION_COLUMNS
 from ddptui.report import table
-from ddptui.report.columns import COLUMNS
 from ddptui.report.exports import json_text
-from ddptui.report.primitive_tables import SIZE_COLUMNS
-from ddptui.report.ranks import RANK_COLUMNS
 from ddptui.store.overview import overview, record
 from ddptui.store.presets import all_presets, describe_size
 from ddptui.store.runs import Run
 from ddptui.store.trash import Deleted
 from ddptui.text.drawing import cell_len, ljust, paragraph
 from ddptui.text.sanitize import FIRST_STYLE, LAST_STYLE
-from ddptui.text.tables import Column
-from ddptui.text.words import did_you_mean, printable
+from ddptui.text.words import printable
 
 PIPED_WIDTH = 80  # columns if stdout is not a terminal
 STYLE = re.compile(f"[{chr(FIRST_STYLE)}-{chr(LAST_STYLE)}]")  # marks of styles, which take no column
@@ -106,45 +99,3 @@ def _columns(rows: Sequence[tuple[str, str]], if_none: str) -> str:
     """One line per row: a name and a text, in two columns."""
     width = max((cell_len(printable(name)) for name, _ in rows), default=0)
     return "\n".join([f"{ljust(printable(name), width)}  {printable(text)}" for name, text in rows] or [if_none]) + "\n"
-
-
-WIDTH = 100
-TABLES: dict[str, tuple[Column[Any], ...]] = {
-    "Columns that compare trials; a preset's `columns` takes their keys": COLUMNS,
-    "Columns of the table of ranks; empty if not known": RANK_COLUMNS,
-    "Columns of a primitive's sizes": SIZE_COLUMNS,
-    "Columns of a projection": PROJECTION_COLUMNS,
-}
-
-
-def column_listing() -> str:
-    """Returns the text of `ddptui columns`: each column's key, header and meaning."""
-    return "\n".join(_sections(TABLES))
-
-
-def column_entries(name: str) -> str:
-    """Returns the text about the columns with this key or header. Raises LookupError, with the nearest spelling, if
-    there are none."""
-    found = {title: [*(one for one in columns if name.lower() in _names(one))] for title, columns in TABLES.items()}
-    found = {title: columns for title, columns in found.items() if columns}
-    if not found:
-        known = sorted({known for columns in TABLES.values() for column in columns for known in _names(column)})
-        hint = did_you_mean(name.lower(), known, "`ddptui columns` lists them")
-        raise LookupError(f"no column {name!r}; {hint}")
-    return "\n".join(_sections(found) if len(found) > 1 else [*_entries(*found.values()), ""])
-
-
-def _sections(tables: Mapping[str, Iterable[Column[Any]]]) -> Iterator[str]:
-    for title, columns in tables.items():
-        yield from (f"{title}:", "", *_entries(columns), "")
-
-
-def _names(column: Column[Any]) -> tuple[str, str]:
-    return (column.key or column.header).lower(), column.header.lower()
-
-
-def _entries(columns: Iterable[Column[Any]]) -> Iterator[str]:
-    for column in columns:
-        key = column.key or column.header
-        yield key if key == column.header else f"{key}  ({column.header})"
-        yield from textwrap.wrap(column.about, WIDTH, initial_indent="    ", subsequent_indent="    ")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.watch import hooks
+from workers.watch import patches
 from workers.watch.ending import END, failure_of
 
 
@@ -47,7 +47,7 @@ def test_an_exception_that_ends_a_thread_is_an_event_and_goes_to_the_trainings_o
     hooked: list[str] = []
     monkeypatch.setattr(threading, "excepthook", lambda arguments: hooked.append(str(arguments.exc_value)))
     monkeypatch.setattr(END, "events", str(tmp_path / "events"))
-    hooks._patch_threads()
+    patches._patch_threads()
     for error in (OSError("cut off"), SystemExit(1)):
         thread = threading.Thread(target=fail_with, args=(error,))
         thread.start()

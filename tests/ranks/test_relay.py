@@ -9,8 +9,8 @@ import pytest
 
 from ddptui.engines.local.training import SOCKET, Relay
 from ddptui.engines.rank_server import RankServer
-from ddptui.wire.connection import Watching
 from ddptui.wire.messages import Hello, OwnGpu, RankMessage, Ready
+from ddptui.wire.relay_file import Watching
 from workers.relay.rank import WatchedRank
 from workers.watch.link import JSON, Link, framed
 from workers.watch.notes import VERSION

@@ -12,8 +12,8 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from ddptui.wire.connection import Watching
 from ddptui.wire.messages import Step
+from ddptui.wire.relay_file import Watching
 from tests.support.simulated_gpu import Event, Gpu, Stream, Work
 from tests.support.torches import BOTH_WAYS
 from workers.instruments import clock as page_locked

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from workers.instruments.clock import Clock
-from workers.watch import hooks
-from workers.watch.hooks import Marks, TorchPatches
+from workers.watch import patches as module
 from workers.watch.observer import Observer
+from workers.watch.patches import Marks, TorchPatches
 from workers.watch.process import device_of, is_autograds_thread
 
 
@@ -95,7 +95,7 @@ def test_nothing_begins_within_a_capture_or_a_backward(hinders: str, monkeypatch
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", captures)
     monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda _: 1, raising=False)
-    monkeypatch.setattr(hooks, "is_autograds_thread", lambda: hinders == "autograd's thread")
+    monkeypatch.setattr(module, "is_autograds_thread", lambda: hinders == "autograd's thread")
     made, noted = list[torch.device](), list[BaseException]()
     patches = TorchPatches(noted.append)
     monkeypatch.setattr(patches, "_make_observer", made.append)
@@ -121,7 +121,7 @@ def test_in_backward_what_autograds_threads_do_is_the_loops(
 ) -> None:
     """A GPU's backward runs in a thread of its own: an optimizer that is called there, or a checkpoint."""
     monkeypatch.setenv("DDPTUI_WATCHED", "nowhere")
-    monkeypatch.setattr(hooks, "is_autograds_thread", lambda: is_autograds)
+    monkeypatch.setattr(module, "is_autograds_thread", lambda: is_autograds)
     patches, observer = TorchPatches(lambda _: None), SimpleNamespace(backwards=backwards)
     patches._observer, patches._thread = cast(Any, observer), 1
     assert (patches.observer() is observer) is is_seen

@@ -4,8 +4,8 @@ from typing import Any, cast
 
 import pytest
 
-from ddptui.wire.connection import Watching
 from ddptui.wire.messages import Done, Line, Pause, Place, Position, Step
+from ddptui.wire.relay_file import Watching
 from workers.instruments.reporter import Reporter
 from workers.relay import steps
 from workers.relay.steps import Steps

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ddptui.host.keeper import end_watched
 from ddptui.text.sanitize import as_argument
-from ddptui.wire.connection import LET_GO, RelayTask
+from ddptui.wire.relay_file import LET_GO, RelayTask
 from workers.relay.rank import WatchedRank
 
 LAST_WORDS_S = 15.0

@@ -14,8 +14,9 @@ from typing import Any
 from msgspec.structs import asdict
 
 from ddptui.host.machine import own_clock
-from ddptui.wire.connection import TOKEN, Watching
+from ddptui.wire.connection import TOKEN
 from ddptui.wire.messages import VERSION, Failed, Hello, Nccl, OwnGpu, Ready, Stack, Stood
+from ddptui.wire.relay_file import Watching
 from workers.instruments.heartbeat import GpuMemory, GpuMeter, ProcessMeter
 from workers.instruments.reporter import Reporter
 from workers.relay.steps import Steps, places

@@ -11,9 +11,9 @@ import msgspec
 from msgspec.structs import replace
 
 from ddptui.text.words import printable
-from ddptui.wire.connection import Watching
 from ddptui.wire.messages import Batch, Done, Fingerprint, Pause, Place, Position, Stack, Tied
 from ddptui.wire.phases import BETWEEN
+from ddptui.wire.relay_file import Watching
 from workers.instruments.clock import UNKNOWN
 from workers.instruments.progress import Progress, read_loss
 from workers.instruments.records import Call, Slept, StepRecord

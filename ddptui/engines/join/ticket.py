@@ -12,7 +12,8 @@ from zmq.utils import z85
 from ddptui import __version__
 from ddptui.engines.sockets import ConsoleSocket
 from ddptui.host.folders import open_plain
-from ddptui.wire.connection import PeerKeys, Watching
+from ddptui.wire.connection import PeerKeys
+from ddptui.wire.relay_file import Watching
 
 MARK = "ddptui1:"  # prefix of tickets; the number changes with the fields of a ticket
 MARK_OF_ANY_VERSION = re.compile(r"ddptui\d{1,9}:", re.ASCII)

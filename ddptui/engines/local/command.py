@@ -26,7 +26,8 @@ from ddptui.host.network import choose_interface, port_of
 from ddptui.store.journal import RepeatJournal
 from ddptui.store.runs import Run
 from ddptui.text.sanitize import as_argument
-from ddptui.wire.connection import NOTES, WATCHED, Watching
+from ddptui.wire.connection import NOTES, WATCHED
+from ddptui.wire.relay_file import Watching
 
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 NOT_FOUND = "no such program: is it installed, and on PATH?"

@@ -18,8 +18,9 @@ from ddptui.host.folders import module_folders, open_plain, write_private
 from ddptui.store.journal import lock, opened
 from ddptui.store.runs import Run
 from ddptui.text.sanitize import as_argument, as_text
-from ddptui.wire.connection import EVENTS, LET_GO, NOTES, SILENCE_S, WATCHED, Event, RelayTask, Watching, orders
+from ddptui.wire.connection import EVENTS, NOTES, SILENCE_S, WATCHED
 from ddptui.wire.messages import Hello
+from ddptui.wire.relay_file import LET_GO, Event, RelayTask, Watching, orders
 
 LET_GO_AFTER_S = 60  # ranks are released if the relay receives nothing from the console for this long
 END_WITHIN_S = 20.0  # time to send the remaining notes at the end, on a busy machine

@@ -13,7 +13,8 @@ from click.testing import CliRunner
 from ddptui.cli import main
 from ddptui.engines.join.ticket import Ticket, read_ticket
 from ddptui.host.folders import lab_root
-from ddptui.wire.connection import PeerKeys, Watching
+from ddptui.wire.connection import PeerKeys
+from ddptui.wire.relay_file import Watching
 from tests.support.runner import QUICK
 from tests.unit.cli.bad_input import CASES, Case, write
 

@@ -26,7 +26,8 @@ from ddptui.engines.local.training import (
 )
 from ddptui.run.prepare import begin_resumption
 from ddptui.store.runs import Run, RunError
-from ddptui.wire.connection import WATCHED, Watching
+from ddptui.wire.connection import WATCHED
+from ddptui.wire.relay_file import Watching
 
 PRESET = preset_of(("train.py",), name="train", skip=3, steps=None, overrides={})
 

@@ -3,13 +3,13 @@
 import pytest
 
 from ddptui.analysis.results import RankResult, Results, TrialResult
+from ddptui.cli import explained
 from ddptui.config.fields import MEANINGS
 from ddptui.config.preset import Preset
 from ddptui.report.columns import COLUMNS, columns_of
 from ddptui.report.preset_columns import differs, facts
 from ddptui.report.rows import rows_of
 from ddptui.report.table import UNANSWERED, markdown, text
-from ddptui.run import listing
 from ddptui.store.presets import LESSONS, load
 from tests.support.builders import journal, preset_of, results_for, two_trials
 from tests.support.printed import header_of
@@ -18,19 +18,19 @@ from tests.unit.report.edited import edited
 
 def test_every_column_has_a_key_and_a_sentence_and_the_listing_has_all_of_them() -> None:
     assert [column.key for column in COLUMNS] == [*MEANINGS]
-    for column in (column for columns in listing.TABLES.values() for column in columns):
+    for column in (column for columns in explained.TABLES.values() for column in columns):
         assert column.about.endswith("."), column.header
         assert len(column.about.split()) <= 45, column.header
-    lines = listing.column_listing().splitlines()
+    lines = explained.listing().splitlines()
     for column in COLUMNS:
         assert column.key in [line.split("  ")[0] for line in lines]
     assert "startup  (start s)" in lines
     assert "wait caused" in lines
-    assert max(map(len, lines)) <= listing.WIDTH
+    assert max(map(len, lines)) <= explained.WIDTH
 
 
 def test_a_column_is_told_with_its_table_and_an_unknown_one_with_the_nearest_spelling() -> None:
-    told = listing.column_entries("wait").splitlines()
+    told = explained.entries("wait").splitlines()
     assert [line for line in told if line.endswith(":")] == [
         "Columns that compare trials; a preset's `columns` takes their keys:",
         "Columns of the table of ranks; empty if not known:",
@@ -38,9 +38,9 @@ def test_a_column_is_told_with_its_table_and_an_unknown_one_with_the_nearest_spe
     ]
     assert [line for line in told if line.startswith("wait")] == ["wait  (wait ms)", "wait", "wait"]
     with pytest.raises(LookupError, match="no column 'startpu'; did you mean 'startup'"):
-        listing.column_entries("startpu")
+        explained.entries("startpu")
     with pytest.raises(LookupError, match="no column '¿'; `ddptui columns` lists them"):
-        listing.column_entries("¿")
+        explained.entries("¿")
 
 
 def ran(**fields: object) -> tuple[Results, Preset]:

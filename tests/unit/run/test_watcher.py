@@ -14,9 +14,9 @@ from ddptui.engines.rank_server import RankServer
 from ddptui.run import supervisor, watch_supervisor
 from ddptui.run.watch_supervisor import LOST_AFTER_S, NO_STEP_S, WatchSupervisor
 from ddptui.store.journal import RepeatJournal
-from ddptui.wire.connection import Event
 from ddptui.wire.messages import Failed, Heartbeat, Place, Position
 from ddptui.wire.records import Notice, Restarted
+from ddptui.wire.relay_file import Event
 from tests.support.builders import SAVING, done, failed, heartbeat, hello, step
 
 [TRIAL] = preset_of(("train.py",), name=None, skip=3, steps=None, overrides={}).trials

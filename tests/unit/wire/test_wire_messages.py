@@ -7,10 +7,10 @@ import pytest
 
 import ddptui
 from ddptui.wire import phases
-from ddptui.wire.connection import Event
 from ddptui.wire.limits import MOST_OF_AN_ERROR
 from ddptui.wire.messages import Failed, Heartbeat, Place, Position, RankMessage
 from ddptui.wire.records import ConsoleMessage, Ended, Message, NcclLog
+from ddptui.wire.relay_file import Event
 from tests.support.builders import (
     audit,
     done,

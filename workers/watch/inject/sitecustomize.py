@@ -110,6 +110,7 @@ def enter(torch: Any) -> None:
             note(why)
             return
         process_end()
+        from ddptui_injected.watch import patches  # type: ignore[import-not-found]
 
         patches.install(note_error)
     except Exception as error:
