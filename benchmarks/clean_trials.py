@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from benchmarks.launches import run
 from ddptui.analysis.launch_data import LaunchData
-from ddptui.analysis.policy import SLOWER
+from ddptui.analysis.policy import LATE_IN_ALL_PHASES
 from ddptui.analysis.results import RepeatResult
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
@@ -48,7 +48,7 @@ def delayed(trial: Trial) -> set[int]:
 def matters(result: RepeatResult) -> bool:
     """Whether enough was injected to name the late rank."""
     lost_s = sum(injected.s for injected in result.injected if injected.at != "start")
-    return lost_s > SLOWER * result.train_time_s
+    return lost_s > LATE_IN_ALL_PHASES * result.train_time_s
 
 
 def launched(chosen: list[Trial]) -> Iterator[tuple[Trial, LaunchData]]:

@@ -110,7 +110,7 @@ def by_hand(number: int) -> Iterator[Change]:
                 continue
             looked = now
             watched.look(time.monotonic_ns())
-            words = headline.sentence(watched, {}, chosen, time.monotonic_ns())
+            words = headline.headline_text(watched, {}, chosen, time.monotonic_ns())
             if since is None:
                 since = now  # the first steps are over
             elif now - since > (LATE_S if change and change.ms else QUIET_S):

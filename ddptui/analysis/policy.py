@@ -30,17 +30,17 @@ REST_SHARE = 0.05  # long steps on all ranks, and savings by balancing: 5 % is t
 
 FEWEST_STEPS = 20  # with fewer steps, medians are unreliable; TraceML reports no critical straggler before this many
 
-# Late ranks (late.py). A rank is named only if chance alone, with all ranks alike, would give one rank as much of the
-# waiting at most this often.
+# Late ranks (findings/verdict.py). A rank is named only if chance alone, with all ranks alike, would give one rank as
+# much of the waiting at most this often.
 CHANCE = 0.01
 BLOCKS_OF_WAITS = 12  # blocks of neighboring steps; of two ranks, chance then names one in 1 of 2,048 cases
 FEWEST_BLOCKS = 5
 SHUFFLES, MOST_SHUFFLED = 999, 400_000  # shuffles of the waits; fewer if many ranks would take too long
 # Minimum excess of a rank that is late in one phase, as a share of the time. In quiet windows of 2 to 4 ranks on two
 # cores, phases differed by less in 99 of 100 windows (benchmarks/attribution.py).
-NAMED = 0.03
+LATE_IN_ONE_PHASE = 0.03
 # Minimum excess of a rank that is slower in all phases. Cores of one machine differ by up to an eighth.
-SLOWER = 0.20
+LATE_IN_ALL_PHASES = 0.20
 # If it is uncertain that a rank is late: the share of all waiting that it must cause to be mentioned.
 MOST_OF_WAITING = 0.6
 # Replicas of `dp` are threads of one process and take turns with Python's lock, so which one is last is chance. With a
@@ -141,7 +141,7 @@ OVERLAPS = 0.05  # part of the samples of each rank that other ranks read as wel
 UNEVEN_SIZES = 1.2  # ratio of the largest batch to the smallest in a step, if ranks are late by turns for it
 
 
-WIDE = 0.10  # spread of repeats, as a part of the median train time; as large as MATTERS in policy.py
+WIDE = 0.10  # spread of repeats, as a part of the median train time; as large as MATTERS
 MOST_OTHER_LOAD = 0.25  # cores
 MOST_HELD_BACK = 0.10  # part of the time
 SPARE = 1.0  # idle cores: with this many, other programs take no core from the ranks

@@ -7,7 +7,7 @@ ranks it waits for depends on its kind (operations.py). For one rank in one step
     idle        the rank did nothing else meanwhile (exposed communication)
     wait        idle, while an operation under way lacked a rank that this one needs
     transfer    under way, and no needed rank was missing
-    own work    neither idle nor stopped within an operation (own_work.py)
+    own work    neither idle nor stopped within an operation (operations.py)
 
 Overlapping intervals count once. A step in which ranks called different operations is left out, with the reason.
 All times are in one clock; if they were converted to it, each step has the remaining clock error.

@@ -315,7 +315,7 @@ BUSY_PERCENT, BUSY_GB = 10, 2  # above what an idle GPU shows: the driver itself
 
 
 def driver_and_gpus() -> Iterator[CheckResult]:
-    """Checks NVIDIA's driver, its GPUs and what connects them. Yields nothing if there is no GPU: torch.py reports
+    """Checks NVIDIA's driver, its GPUs and what connects them. Yields nothing if there is no GPU: processes.py reports
     that."""
     if gpus.surely_none():
         return

@@ -15,11 +15,11 @@ from ddptui.analysis.places import lines_of_excess
 from ddptui.analysis.policy import (
     CHANCE,
     FEWEST_STEPS,
+    LATE_IN_ALL_PHASES,
+    LATE_IN_ONE_PHASE,
     LOCK_NS,
     MATTERS,
     MOST_OF_WAITING,
-    NAMED,
-    SLOWER,
 )
 from ddptui.analysis.results import ConfidenceInterval, Culprit
 from ddptui.analysis.waits import AlignedStep, AlignedSteps, align_steps
@@ -95,7 +95,7 @@ def _claim(window: Window, caused_ns: Mapping[int, int]) -> Claim | None:
     ranks hardly wait."""
     claims = []
     by_waiting = sorted(caused_ns, key=lambda rank: -caused_ns[rank])
-    least_ns = NAMED / 2 * window.covered_ns * (len(caused_ns) - 1)
+    least_ns = LATE_IN_ONE_PHASE / 2 * window.covered_ns * (len(caused_ns) - 1)
     for rank in by_waiting:
         if caused_ns[rank] < least_ns:
             break
@@ -107,7 +107,7 @@ def _claim(window: Window, caused_ns: Mapping[int, int]) -> Claim | None:
 def _claim_of(window: Window, rank: int, chance: float, caused_ns: Mapping[int, int]) -> Claim:
     """The claim about one rank. chance: how often any rank would cause so much waiting by chance."""
     steps, whole_ns = window.steps, window.covered_ns
-    excess = excess_of_rank(window, rank, NAMED * whole_ns / len(steps))
+    excess = excess_of_rank(window, rank, LATE_IN_ONE_PHASE * whole_ns / len(steps))
     doubt = _doubt(steps, chance, excess, whole_ns)
     late_ns = min(excess.estimate, caused_ns[rank] / (len(caused_ns) - 1)) / len(steps)
     if window.uncertainty and is_within_clock_error(late_ns, rank, window.uncertainty):
@@ -119,7 +119,10 @@ def _claim_of(window: Window, rank: int, chance: float, caused_ns: Mapping[int, 
 def _doubt(steps: Sequence[AlignedStep], chance: float, excess: Excess, whole_ns: float) -> str:
     if len(steps) < FEWEST_STEPS and chance > CHANCE:
         return f"{count(len(steps), 'step is', 'steps are')} few"
-    if excess.worked < (SLOWER if excess.slower else NAMED) * whole_ns or excess.estimate < excess.half:
+    if (
+        excess.worked < (LATE_IN_ALL_PHASES if excess.slower else LATE_IN_ONE_PHASE) * whole_ns
+        or excess.estimate < excess.half
+    ):
         return "its own work did not take much longer than that of the others"
     if _are_replicas(steps) and excess.estimate < LOCK_NS * len(steps):
         return "replicas take turns with Python's lock"

@@ -1,5 +1,5 @@
-"""Every finding as text: what was found, what shows it, what to try. Whatever shows a finding takes its words here.
-Pure.
+"""Every finding as text: what was found, what shows it, what to try. Whatever shows a finding takes its words here;
+phrases.py words what depends on several numbers, such as a late rank. Pure.
 
 A kind has a template for what was found (FOUND), and perhaps one for its evidence (EVIDENCE), or a function that
 chooses it. A number is written in the unit that its name ends in: {late_ms} is 20 ms, {share} is 12%, {steps:step} is

@@ -152,10 +152,6 @@ def end_like(status: int) -> None:
     sys.exit(code)
 
 
-if __name__ == "__main__":
-    main()
-
-
 END_WITHIN_S = 10.0  # from SIGTERM to SIGKILL
 LOOKS = 3  # number of searches: new processes may start while others end
 
@@ -189,3 +185,7 @@ def _watched_by(console: str) -> list[psutil.Process]:
             if process.environ().get(WATCHED) == console and process.pid != os.getpid():
                 found.append(process)
     return found
+
+
+if __name__ == "__main__":
+    main()

@@ -83,7 +83,7 @@ DISTURBED = "⚠ disturbed"
 CLOCKS_UNKNOWN = "the ranks' clocks have not been compared yet, so waits are unknown"
 
 
-def sentence(watched: RunMonitor, states: dict[int, str], preset: Preset, now_ns: int) -> str:
+def headline_text(watched: RunMonitor, states: dict[int, str], preset: Preset, now_ns: int) -> str:
     """Which rank holds the others up right now; or how the launch starts or ended."""
     live, world_size = watched.live, watched.world_size(preset)
     if live.status != "running":

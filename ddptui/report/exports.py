@@ -73,7 +73,7 @@ def _wait_ms(line: OperationLine) -> float | None:
 
 
 # For each column, the path of its value from a Line, or a function. Scripts read these names: add, never rename.
-CSV: dict[str, str | Callable[[OperationLine], object]] = {
+STEP_CSV: dict[str, str | Callable[[OperationLine], object]] = {
     "trial": "trial",
     "repeat": "repeat",
     "step": "step.step",
@@ -101,7 +101,7 @@ CSV: dict[str, str | Callable[[OperationLine], object]] = {
 def steps_as_csv(journals: Mapping[tuple[str, int], Journal]) -> Iterator[str]:
     """The text, line by line. journals: by trial and number of the repeat."""
     lines = (line for repeat, journal in journals.items() for line in _of_repeat(*repeat, journal))
-    return csv_lines([*CSV], (values_of(line, CSV) for line in lines))
+    return csv_lines([*STEP_CSV], (values_of(line, STEP_CSV) for line in lines))
 
 
 def _of_repeat(trial: str, repeat: int, journal: Journal) -> Iterator[OperationLine]:

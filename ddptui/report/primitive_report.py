@@ -126,13 +126,15 @@ OF_TWO_RUNS: dict[str, str | Callable[[Cell], object]] = {
     "ratio_high": lambda cell: cell.ratio.high if cell.ratio else None,
 }
 # A column that cells and views share is named once, at its first place.
-CSV = [key for key in dict.fromkeys(["trial", "repeat", *LAUNCH, *CELL, *VIEW, *RANK, *BUFFER]) if key not in OF_ALL]
-CSV += [*OF_ALL, *OF_TWO_RUNS]
+PRIMITIVE_CSV = [
+    key for key in dict.fromkeys(["trial", "repeat", *LAUNCH, *CELL, *VIEW, *RANK, *BUFFER]) if key not in OF_ALL
+]
+PRIMITIVE_CSV += [*OF_ALL, *OF_TWO_RUNS]
 
 
 def primitives_as_csv(results: Results) -> str:
     """CSV with one line for each measured cell of each launch, or one for each buffer of shown primitives."""
-    return write_csv(CSV, (fields for trial in results.trials for fields in _lines(trial)))
+    return write_csv(PRIMITIVE_CSV, (fields for trial in results.trials for fields in _lines(trial)))
 
 
 def _lines(trial: TrialResult) -> Iterator[dict[str, object]]:

@@ -135,7 +135,7 @@ def _of_ranks(pick: Callable[..., Any], figure: str) -> Callable[[RepeatLine], o
 
 
 # For each column, the path of its value from a Line, or a function. Scripts read these names: add, never rename.
-CSV: dict[str, str | Callable[[RepeatLine], object]] = {
+REPEAT_CSV: dict[str, str | Callable[[RepeatLine], object]] = {
     "trial": "row.result.name",
     "repeat": "number",
     "status": "row.result.status",
@@ -185,12 +185,12 @@ def as_csv(results: Results, preset: Preset, *_: object) -> str:
     """CSV with one line for each repeat of each trial; a trial without repeats has one line with status and error."""
     if preset.kind == "primitives":
         return primitives.primitives_as_csv(results)
-    return tables.as_csv([*CSV], (fields for row in rows_of(results, preset) for fields in _lines(row)))
+    return tables.as_csv([*REPEAT_CSV], (fields for row in rows_of(results, preset) for fields in _lines(row)))
 
 
 def _lines(row: Row) -> Iterator[dict[str, object]]:
     for number, repeat in enumerate(row.result.repeats, start=1):
-        yield values_of(RepeatLine(row, number, repeat), CSV)
+        yield values_of(RepeatLine(row, number, repeat), REPEAT_CSV)
     if not row.result.repeats:
         yield {"trial": row.result.name, "status": row.result.status, "error": row.result.error}
 

@@ -165,7 +165,7 @@ class Narrator:
         if live.status == "running":
             self._monitor.look(now_ns)  # judges the last seconds
             steps = headline.steps(live) if live.step else ""
-            sentence = headline.sentence(self._monitor, {}, self.preset, now_ns)
+            sentence = headline.headline_text(self._monitor, {}, self.preset, now_ns)
         loss = f"last loss {live.loss:.3f}" if live.loss is not None else ""  # the table shows a mean over many steps
         left_s = headline.left_s(self.preset, live, now_ns)
         left = f"about {headline.clock(left_s)} left" if left_s is not None else ""

@@ -252,7 +252,7 @@ class Session:
         lock: AbstractContextManager[object] | None = None,
     ) -> None:
         """Start the run. finished_before: outcomes of earlier launches, in a resumed run; only the rest is launched.
-        warm, terms: see lab.run_preset. lock: the lock of the run, released when the run ends."""
+        warm, terms: see run_preset. lock: the lock of the run, released when the run ends."""
         self.preset, self.run, self.finished_before = preset, run, finished_before
         self.controls = RunControls()
         self.error: str | None = None

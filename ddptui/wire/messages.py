@@ -2,7 +2,7 @@
 
 A frame on the wire is a MessagePack list of tagged structs. They are decoded strictly by type, never unpickled.
 Times are nanoseconds of the sender's `time.monotonic_ns()`, one clock for all processes of a host. Ranks on other hosts
-have other clocks; analysis/clock_sync.py converts their times to the console's.
+have other clocks; analysis/clocks.py converts their times to the console's.
 """
 
 from typing import Annotated, Literal

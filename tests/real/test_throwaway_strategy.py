@@ -58,7 +58,7 @@ class Copy:
         self.runs = folder / "runs"
         for part in ("ddptui", "workers", "presets"):
             shutil.copytree(lab_root() / part, folder / part)  # with its bytecode
-        entries = folder / "ddptui" / "config" / "strategies.py"
+        entries = folder / "ddptui" / "config" / "catalog.py"
         text = entries.read_text()
         assert text.count(TABLE) == 1
         entries.write_text(text.replace(TABLE, TABLE + ENTRY))

@@ -154,7 +154,7 @@ def schema_now() -> Any:
 
 def headers_now() -> dict[str, list[str]]:
     """The columns of the CSV of trials, and of that of primitives."""
-    return {"trials": [*table.CSV], "primitives": [*primitives.CSV]}
+    return {"trials": [*table.REPEAT_CSV], "primitives": [*primitives.PRIMITIVE_CSV]}
 
 
 def shrunk(kept: Any, now: Any, path: str = "") -> Iterator[str]:

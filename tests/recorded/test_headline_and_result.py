@@ -60,7 +60,7 @@ def pairs(name: str) -> Iterator[tuple[RunMonitor, RepeatResult, Preset]]:
 def test_the_headline_says_what_the_result_of_the_same_steps_does(name: str) -> None:
     looked = 0
     for monitor, result, preset in pairs(name):
-        said = headline.sentence(monitor, {}, preset, 0)
+        said = headline.headline_text(monitor, {}, preset, 0)
         found = {finding.kind: short(finding) for finding in result.findings}
         late = {words for kind, words in found.items() if kind in LATE}
         assert {words for words in late if words in said} == late, said

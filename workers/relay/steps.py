@@ -105,7 +105,7 @@ class Steps(LoopReader):
         return sum(call.enter <= begun for call in self.calls.calls)
 
     def last_position(self, page: Sequence[int]) -> Position:
-        """The position of a rank that has died, from its page (watch/page.py): its last notes were not sent."""
+        """The position of a rank that has died, from its page (watch/link.py): its last notes were not sent."""
         ends, calls, seq, kind, size, where = page
         if seq <= self._calls_of.total() and ends <= self.ends:
             return self.position()

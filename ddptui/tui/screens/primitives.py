@@ -143,7 +143,7 @@ class PrimitivesScreen(Following, ExportableRun):
             is_stalled = any(state.startswith(STALLED) for state in states.values())
             is_plain = live.status == "running" and live.step and not is_stalled
             if feed.error or not (is_plain or (live.status == "ok" and not live.failures)):
-                return feed.error or headline.sentence(self.watched, states, feed.preset, now_ns)
+                return feed.error or headline.headline_text(self.watched, states, feed.preset, now_ns)
         if not self.is_over:
             return ""
         trial = next((trial for trial in feed.results.trials if trial.name == self.trial.name), None)

@@ -131,7 +131,9 @@ class RunScreen(PanedScreen, Following):
 
     def _draw(self) -> None:
         self._picture = picture = self._look()  # shared by header and panes, so that they agree
-        sentence = self.feed.error or headline.sentence(self.watched, picture.states, self.feed.preset, picture.now_ns)
+        sentence = self.feed.error or headline.headline_text(
+            self.watched, picture.states, self.feed.preset, picture.now_ns
+        )
         self.query_one("#now", Static).update(Content(sentence), layout=False)  # a layout would triple the cost
         parts = ["on hold: space continues" if self.held else "", headline.checks(self.watched)]
         parts.append(headline.steps(self.watched.live))

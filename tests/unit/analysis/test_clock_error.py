@@ -168,7 +168,7 @@ def watched(messages: list[Message]) -> RunMonitor:
 
 
 def said(monitor: RunMonitor) -> str:
-    return headline.sentence(monitor, {}, preset_of({"trial": [{"name": "a"}]}), 10**10)
+    return headline.headline_text(monitor, {}, preset_of({"trial": [{"name": "a"}]}), 10**10)
 
 
 def test_live_the_same_culprit_is_named_and_how_well_the_clocks_agree() -> None:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ddptui.analysis.policy import Caution
 from ddptui.analysis.results import RepeatResult
 from ddptui.findings.repeat import outcome_of_messages
-from ddptui.live.headline import rank_states, sentence
+from ddptui.live.headline import headline_text, rank_states
 from ddptui.live.monitor import RunMonitor
 from ddptui.report.exports import trace as exported
 from ddptui.report.notes import note_lines
@@ -117,7 +117,7 @@ def test_nor_is_it_where_it_is_followed(device: str) -> None:
     assert (watched.culprit, watched.judgement.waits_for) == (None, {})
     assert not any(own.waits or own.wait_ns for step in watched.joined for own in step.ranks.values())
     name = device.replace("N", "0")
-    assert sentence(watched, {}, preset_of({"trial": [{"name": "a"}]}), 0) == (
+    assert headline_text(watched, {}, preset_of({"trial": [{"name": "a"}]}), 0) == (
         f"Phases (*) are host time: {name} may be behind; who waits is unknown. See torch.profiler"
     )
     assert set(rank_states(watched.live, watched.judgement.waits_for, 0).values()) == {"running"}
@@ -126,7 +126,7 @@ def test_nor_is_it_where_it_is_followed(device: str) -> None:
 def test_so_it_is_said_of_one_process() -> None:
     alone = [launched(), hello(0, device="mps", world_size=1), ready(0), step(0, 0), done(), done(), ended()]
     preset = preset_of({"trial": [{"name": "a", "launch": "single"}]})
-    said = sentence(monitor_of(alone), {}, preset, 0)
+    said = headline_text(monitor_of(alone), {}, preset, 0)
     assert said == "Phases (*) are host time: mps may be behind. See torch.profiler"
 
 

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from ddptui.analysis.culprit import WaitAnalysis, verdict_for
-from ddptui.analysis.policy import FEWEST_STEPS, MATTERS, NAMED, SLOWER
+from ddptui.analysis.policy import FEWEST_STEPS, LATE_IN_ALL_PHASES, LATE_IN_ONE_PHASE, MATTERS
 from ddptui.analysis.waits import align_steps
 from ddptui.findings.verdict import analyze_aligned, analyze_waits
 from ddptui.wire.messages import GATHER_OUTPUTS
@@ -176,7 +176,7 @@ def test_a_rank_that_is_twice_as_slow_in_all_it_does_is_named_as_such_from_a_fif
         for factor in (1.20, 1.45)
     }
     assert seen == {1.20: False, 1.45: True}  # a sixth of the time, and a third
-    assert SLOWER == 0.20
+    assert LATE_IN_ALL_PHASES == 0.20
 
 
 def test_a_heavier_share_of_the_data_is_named_in_a_phase_that_works_on_it() -> None:
@@ -224,7 +224,7 @@ def test_a_loss_counts_from_a_thirtieth_of_the_time_on() -> None:
     works = [{rank: [MS, MS // 100, 5 * MS, MS, MS, MS] for rank in (0, 1)} for _ in range(60)]
     seen = {late: named(delayed(works, 1, "forward", lambda _, late=late: late)[0]) for late in (0.1, 0.25, 0.45)}  # type: ignore[misc]
     assert seen == {0.1: None, 0.25: None, 0.45: (1, "forward")}
-    assert NAMED == 0.03
+    assert LATE_IN_ONE_PHASE == 0.03
 
 
 def test_without_operations_there_is_nothing_to_judge_and_alone_a_rank_waits_for_nobody() -> None:

@@ -43,7 +43,7 @@ def said(*messages: Message, states: dict[int, str] | None = None, ranks: int = 
     monitor = RunMonitor()
     monitor.add(messages)
     monitor.judgement = monitor.judge()
-    return headline.sentence(monitor, states or {}, ranks_of(ranks), now_ns)
+    return headline.headline_text(monitor, states or {}, ranks_of(ranks), now_ns)
 
 
 def trained_together(
@@ -71,7 +71,7 @@ def test_what_a_check_finds_wrong_is_said_before_who_is_late() -> None:
     assert (monitor.checked.lights, headline.checks(monitor)) == ([], "")  # ranks may just not have averaged yet
     monitor.add(rest[22:])
     monitor.look(0, at_once=True)
-    assert headline.sentence(monitor, {}, ranks_of(2), 0).startswith("The ranks began with different parameters")
+    assert headline.headline_text(monitor, {}, ranks_of(2), 0).startswith("The ranks began with different parameters")
     assert headline.checks(monitor) == "✗ in sync"
     monitor.add([replace(first, watched=True), *rest])
     monitor.look(0, at_once=True)
@@ -170,7 +170,7 @@ def test_a_rank_that_the_lab_itself_delays_is_named_as_such_and_not_doubted() ->
     ]
     monitor.add([*few[:3], *slept])
     monitor.look(0)
-    words = headline.sentence(monitor, {}, preset, 0)
+    words = headline.headline_text(monitor, {}, preset, 0)
     assert words.startswith("The trial delays rank 1 by 20 ms in forward; rank 0 waits ")
     assert " ms a step for it. Ranks idle " in words
 
@@ -235,18 +235,18 @@ COMMAND = {"kind": "command", "trial": [{"name": "a", "launch": "command", "comm
 
 def test_of_a_watched_rank_the_line_of_its_code_is_said_also_when_it_has_left_its_loop() -> None:
     monitor = RunMonitor()
-    assert headline.sentence(monitor, {}, preset_of(COMMAND), 0) == "starting"
+    assert headline.headline_text(monitor, {}, preset_of(COMMAND), 0) == "starting"
     reduces = Position(step=100, calls=1, number=0, kind="all_reduce", seq=9, bytes=4096)
     saves = replace(heartbeat(1), position=Position(step=99), stack=SAVING)
     monitor.add([*trained_together(0.0), beat(0, reduces), saves, done(2)])
     still = {0: "stalled (20 s)", 1: "stalled (20 s)"}
-    words = headline.sentence(monitor, still, preset_of(COMMAND), 0)
+    words = headline.headline_text(monitor, still, preset_of(COMMAND), 0)
     assert words.startswith("rank 1 ")
     assert "in save, train.py:18" in words
     assert "rank 0 waits" in words
     assert "all_reduce (4 KB) of step 100" in words
     monitor.add([done(1)])
-    assert "has left its training loop after 100 steps" in headline.sentence(monitor, still, preset_of(COMMAND), 0)
+    assert "has left its training loop after 100 steps" in headline.headline_text(monitor, still, preset_of(COMMAND), 0)
 
 
 def two(*messages: Message) -> str:
@@ -255,7 +255,7 @@ def two(*messages: Message) -> str:
         monitor.add([message])
         monitor.look(getattr(message, "end_ns", 0) + 10**9)
     preset = preset_of({"trial": [{"name": "a", "world_size": 2}, {"name": "b", "world_size": 2}]})
-    return headline.sentence(monitor, {}, preset, 0)
+    return headline.headline_text(monitor, {}, preset, 0)
 
 
 def test_the_verdict_on_a_trial_stays_until_the_next_one_has_one() -> None:

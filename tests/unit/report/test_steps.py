@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from ddptui.page.formats import pieces
-from ddptui.report.exports import BLOCK, CSV, steps_as_csv
+from ddptui.report.exports import BLOCK, STEP_CSV, steps_as_csv
 from ddptui.store.overview import results_of
 from ddptui.store.runs import Run, RunError
 from ddptui.wire.records import Launched, Message, shift_times
@@ -98,7 +98,7 @@ def test_waits_and_transfers_add_up_to_those_of_the_result() -> None:
 def test_a_step_without_an_operation_has_a_line_and_a_loss_that_is_no_number_is_told() -> None:
     lines = lines_of(journal(steps=2))
     assert len(lines) == 3 * 2
-    empty = [*CSV][[*CSV].index("number") :]
+    empty = [*STEP_CSV][[*STEP_CSV].index("number") :]
     assert {line[column] for line in lines for column in empty} == {""}
     steps = [step(loss=None), msgspec.structs.replace(step(number=1, loss=None), has_loss=False)]
     assert [line["loss"] for line in lines_of([launched(), hello(), *steps])] == ["nan", ""]
