@@ -28,7 +28,7 @@ BUDGETS = {
     "page": 471,
     "tui": 3715,
     "cli": 815,
-    "workers": 7251,
+    "workers": 7252,
     "templates": 833,
 }
 MOST_PICTURES, MOST_PICTURE_BYTES = 24, 2_000_000

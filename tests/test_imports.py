@@ -147,7 +147,7 @@ def _newer(tree: ast.Module) -> Iterator[str]:
 def test_what_a_training_imports_uses_nothing_that_the_oldest_python_lacks() -> None:
     done = subprocess.run([sys.executable, "-c", IMPORT_INJECTED], cwd=REPO, capture_output=True, text=True, check=True)
     paths = [Path(path) for path in done.stdout.split()]
-    assert {"observer.py", "tap.py", "sender.py", "own_steps.py"} <= {path.name for path in paths}
+    assert {"observer.py", "tap.py", "sender.py", "notes.py"} <= {path.name for path in paths}
     assert {path.name: newer for path in paths if (newer := newer_than_oldest((REPO / path).read_text()))} == {}
 
 

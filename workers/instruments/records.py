@@ -1,6 +1,8 @@
-"""What a rank records of a step: when its phases ended, and which collectives it called."""
+"""What a rank records of a step: when its phases ended, and which collectives it called.
 
-from collections import deque
+A moment is a mark of the rank's clock: nanoseconds on the CPU, an event on a GPU.
+"""
+
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,8 +12,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from ddptui.config.trial import Site
-    from ddptui.wire.messages import Position
-
 
 POINT_TO_POINT = ("send", "recv")
 Slept = tuple["Site", int, int]  # an injected delay: site, begin and end in ns
@@ -113,39 +113,3 @@ class StepRecord(NamedTuple):
 def carries_gradients(call: Call) -> bool:
     """Whether a call sends gradients while backward continues."""
     return call.background and call.forward_is_over
-
-
-class CallsBySteps:
-    """The calls of the current step, and of earlier steps that the device has not finished."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self.timer: PhaseTimer | None = None  # None between two steps
-        self.calls: list[Call] = []  # always this list object: the tap keeps its `append`
-        self._behind: deque[tuple[PhaseTimer, list[Call]]] = deque()
-
-    def cut(self, number: int, following: PhaseTimer | None) -> list[Call]:
-        """Finish a step that has ended, perhaps some time ago. Its calls are the first `number`, which are returned;
-        later calls belong to the next step. following: the next step's timer."""
-        calls = self.calls[:number]
-        del self.calls[:number]
-        if self.timer is not None:
-            self._behind.append((self.timer, calls))
-        while self._behind and self._clock.reached(self._behind[0][0].moments[-1]):
-            self._behind.popleft()
-        self.timer = following
-        return calls
-
-    def position(self, *, asleep: bool) -> "Position":
-        """The position of the rank's device, which may be steps behind its loop. asleep: whether the rank is in an
-        injected delay."""
-        # late: a watched process may lack msgspec
-
-        # Copies, since the reporter's thread calls this while the loop continues.
-        timer, calls = self.timer, list(self.calls)
-        behind = [step for step in list(self._behind) if not self._clock.reached(step[0].moments[-1])]
-        if behind:
-            timer, calls = behind[0]
-        from .positions import position_of  # late: a watched process may lack msgspec
-
-        return position_of(timer, calls, self._clock, asleep=asleep)

@@ -35,10 +35,11 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from .calls import CallsBySteps
 from .clock import Clock
 from .gpu import HOST, NCCL2, STOCK_NCCL
 from .hooks import attach, attach_to_new_groups
-from .records import Call, CallsBySteps, PhaseTimer
+from .records import Call, PhaseTimer
 from .shield import pass_on, shielded
 
 if TYPE_CHECKING:

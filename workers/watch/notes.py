@@ -6,9 +6,10 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from ..instruments.calls import CallsBySteps
 from ..instruments.clock import UNKNOWN, Clock
 from ..instruments.delays import RankDelays
-from ..instruments.records import Call, CallsBySteps
+from ..instruments.records import Call
 from .loop import FinishedStep, Loop
 
 if TYPE_CHECKING:
