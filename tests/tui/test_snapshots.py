@@ -42,8 +42,8 @@ def always_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(Path, "cwd", lambda: Path("/exports"))
     monkeypatch.setattr(presets, "folders", lambda: [RECORDED.parent, tmp_path])
     monkeypatch.setattr("ddptui.tui.widgets.texts.source_line", lambda file, line, *_: f"line {line} of {file}")
-    monkeypatch.setattr("ddptui.engines.base.environment", lambda trial, cores: {"PYTHONPATH": "/lab"})
-    monkeypatch.setattr("ddptui.engines.base.command", lambda trial: ["python", "-m", f"workers.{trial.launch}"])
+    monkeypatch.setattr("ddptui.engines.base.rank_environment", lambda trial, cores: {"PYTHONPATH": "/lab"})
+    monkeypatch.setattr("ddptui.engines.base.rank_command", lambda trial: ["python", "-m", f"workers.{trial.launch}"])
 
 
 def under_way() -> RunScreen:

@@ -45,7 +45,7 @@ class AboutPreset(VerticalScroll):
     """Shows a preset's title and text."""
 
     BINDINGS: ClassVar[list[BindingType]] = SCROLL_KEYS
-    DEFAULT_CSS = "About Markdown { padding: 0; }"
+    DEFAULT_CSS = "AboutPreset Markdown { padding: 0; }"
     _text: "Markdown | None" = None
 
     def show(self, title: str, text: str) -> None:
@@ -120,8 +120,8 @@ class WherePane(TextPane, Fitted):
     """Shows stacks, if the user asked for them, and a table of places."""
 
     DEFAULT_CSS = """
-    Where { scrollbar-gutter: stable; }
-    Where Static { text-wrap: nowrap; text-overflow: ellipsis; }
+    WherePane { scrollbar-gutter: stable; }
+    WherePane Static { text-wrap: nowrap; text-overflow: ellipsis; }
     """
     _of: tuple[object, ...] = (None, 0)  # what is shown: the judgement of the places, and the rest
     _places: Sequence[PlaceTime] = ()

@@ -152,7 +152,7 @@ def test_runs_that_cannot_be_kept_are_fatal_and_nothing_stays(
 @pytest.mark.parametrize(
     ("name", "found"),
     [
-        ("Hub", failing_with(errno.ENOENT)),  # there is no folder for sockets
+        ("RankServer", failing_with(errno.ENOENT)),  # there is no folder for sockets
         ("_hello", lambda _: False),
         ("_hello", failing(NoAnswer("killed by SIGABRT"))),
     ],

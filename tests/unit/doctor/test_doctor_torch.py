@@ -79,7 +79,7 @@ def test_without_torch_it_is_one_finding(name: str, monkeypatch: pytest.MonkeyPa
 
 
 def test_without_a_folder_for_sockets_torch_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "Hub", failing_with(errno.ENOENT))
+    monkeypatch.setattr(processes, "RankServer", failing_with(errno.ENOENT))
     finding = only(processes.torch())
     assert (finding.tried, finding.fatal) == (False, False)
 

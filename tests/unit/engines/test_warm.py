@@ -252,7 +252,7 @@ import resource
 import signal
 
 from ddptui.host import keeper
-from ddptui.wire import warm as wire
+from ddptui.wire import helper_messages as wire
 from workers import warm
 
 keeper.listen()
