@@ -12,7 +12,7 @@ REPO = Path(__file__).parents[1]
 # Code lines of each room. They go down, or the commit that raises one says what a user gets for it.
 BUDGETS = {
     "text": 458,
-    "config": 1490,
+    "config": 1489,
     "wire": 563,
     "host": 1042,
     "analysis": 3037,

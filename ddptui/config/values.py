@@ -32,15 +32,12 @@ def read_toml(text: str) -> dict[str, Any]:
     return tomllib.loads(text)
 
 
-LONGEST_QUOTED_LINE = 40  # characters of a value in an error
-
-
 def quoted(value: Any) -> str:
-    """A value as one line of TOML, cut to LONGEST_QUOTED_LINE characters, for an error message."""
+    """A value as one line of TOML, cut to LONGEST_QUOTE characters, for an error message."""
     if isinstance(value, str):  # an argument may contain bytes that are not UTF-8, which cannot be encoded
         value = value.encode("utf-8", "replace").decode()
     text = str(value) if isinstance(value, float) else msgspec.json.encode(value, enc_hook=str).decode()
-    return text if len(text) <= LONGEST_QUOTED_LINE else f"{text[:LONGEST_QUOTED_LINE]}…"
+    return text if len(text) <= LONGEST_QUOTE else f"{text[:LONGEST_QUOTE]}…"
 
 
 Made = TypeVar("Made", bound=msgspec.Struct)
