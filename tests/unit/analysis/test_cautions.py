@@ -17,6 +17,7 @@ from ddptui.analysis.policy import (
     Facts,
     cautions_for,
 )
+from ddptui.analysis.repeats import valid_repeats
 from ddptui.analysis.results import InSync, Loss, RankResult, RepeatResult, Spread
 from ddptui.config.trial import Trial
 from ddptui.findings.compare import cautions_of_trial, compare
@@ -172,3 +173,9 @@ def test_ranks_that_share_cores_are_warned_of_where_the_environment_tells_how_ma
 def test_a_caution_that_is_true_of_many_trials_is_said_once() -> None:
     assert said(journal("a"), journal("b"), trials="ab") == [f"caution, all trials: {FEW.advice}"]
     assert said(journal("a"), journal("b"), trials="abc") == [f"caution, a, b: {FEW.advice}"]
+
+
+@pytest.mark.parametrize(("calm", "disturbed", "count"), [(2, 2, 2), (1, 2, 3), (0, 2, 2), (2, 0, 2)])
+def test_disturbed_repeats_are_left_out_unless_most_are(calm: int, disturbed: int, count: int) -> None:
+    repeats = [repeat()] * calm + [repeat(OTHER)] * disturbed
+    assert len(valid_repeats(repeats)) == count

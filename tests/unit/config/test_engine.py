@@ -103,6 +103,7 @@ def test_meeting_at_a_file_wants_a_folder_before_anything_starts(tmp_path: Path)
         (("--engine", "join", "--nodes", "2", "runs"), "options come after the command"),
         (("presets", "--nodes", "3"), "--engine and its options need the name of a preset"),
         (("presets", "quickstart", "--engine", "slurm", "--sbatch", "foo"), "option 'foo' is not an option of sbatch"),
+        (("--preset", "quickstart", "--engine", "join", "--nodes", "0"), "expected an integer of 1 or more, got 0"),
         (("--resume", "last", "--nodes", "2"), "leave out --preset, and what changes it"),
     ],
 )

@@ -146,6 +146,10 @@ def test_squeue_and_sacct_are_read() -> None:
     [
         (JobRow("PENDING", "None"), "job 17 is queued"),
         (JobRow("PENDING", "Resources"), "job 17 is queued: Resources (the nodes are busy)"),
+        (
+            JobRow("PENDING", "ReqNodeNotAvail, UnavailableNodes:n1"),
+            "job 17 is queued: ReqNodeNotAvail, UnavailableNodes:n1 (a requested node is not available)",
+        ),
         (JobRow("PENDING", "QOSMaxJobsPerUserLimit"), "job 17 is queued: QOSMaxJobsPerUserLimit"),
         (JobRow("CONFIGURING", nodes="n1"), "job 17 is being prepared"),
         (JobRow("RUNNING", nodes="n[1-2]"), "job 17 runs on n[1-2]"),

@@ -1,6 +1,6 @@
 """What a train time holds besides steps of the median length: which steps were long, and the time between them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 import pytest
@@ -8,6 +8,7 @@ import pytest
 from ddptui.analysis import thinning
 from ddptui.analysis.finding import Finding, Kind
 from ddptui.analysis.results import LongStep, RepeatResult, TimeParts
+from ddptui.findings.patterns import every_so_many
 from ddptui.findings.repeat import outcome_of_messages
 from ddptui.wire.messages import Step
 from ddptui.wire.records import Message
@@ -103,3 +104,13 @@ def test_of_a_long_launch_the_parts_are_those_of_all_steps(monkeypatch: pytest.M
     assert repeat.looked_at is not None
     assert repeat.time_parts.long_s == pytest.approx(whole.long_s, rel=0.1)
     assert repeat.time_parts.between_steps_s == pytest.approx(whole.between_steps_s, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "every"),
+    [(range(10, 80, 10), 10), ([10, 20, 40, 50, 60, 80], 10), (range(5, 12), None), ([10, 13, 31, 40, 47, 59], None)],
+)
+def test_pauses_come_every_so_many_steps_if_they_are_regular_and_apart(
+    numbers: Sequence[int], every: int | None
+) -> None:
+    assert every_so_many(numbers) == every

@@ -3,6 +3,7 @@
 import os
 import time
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import psutil
 import pytest
@@ -110,3 +111,14 @@ def next_of(reads: LoadMeter) -> Load:
     while not (told := reads.read()):
         time.sleep(0.01)
     return told[0]
+
+
+def test_a_host_that_waits_for_its_disk_is_not_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Times(NamedTuple):
+        user: float = 4.0
+        idle: float = 8.0
+        iowait: float = 2.0
+        steal: float = 1.0
+
+    monkeypatch.setattr(psutil, "cpu_times", Times)
+    assert load.cpu_time() == CpuTime(4.0 + 1.0, 1.0)
