@@ -1,4 +1,7 @@
-"""Replicas of a model in one process, as with nn.DataParallel, each observed and reported as if it were a rank."""
+"""Replicas of a model in one process, as with nn.DataParallel, each observed and reported as if it were a rank.
+
+For machines without GPUs, a substitute for nn.DataParallel runs the replicas in threads.
+"""
 
 import copy
 from collections.abc import Callable, Sequence

@@ -1,5 +1,10 @@
 """Splits train times into work, delays, waiting and transfer, or into median and long steps; and who waited for
-whom. Pure."""
+whom. Pure.
+
+The parts are means over the ranks that had to wait: all ranks but the culprit, or all ranks if there is no culprit. For
+these ranks a late rank shows up as waiting, which is what its lateness costs. The parts come from the repeat with the
+median train time (or are means of the middle two), so they add up to the train time in the table.
+"""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise

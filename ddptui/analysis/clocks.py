@@ -1,4 +1,21 @@
-"""Probes other hosts' clocks, and converts times to the console's clock, with error bounds. Pure."""
+"""Probes other hosts' clocks, and converts times to the console's clock, with error bounds. Pure.
+
+Each probe gives bounds for how far a clock was ahead of the console's. Before and after the probe the bounds widen,
+since two clocks drift apart by up to DRIFT_PPM. The true offset lies within the bounds of all probes (Marzullo and
+Owicki, "Maintaining the time in a distributed system", 1983), which are never wider than those of the best probe. The
+middle of the bounds is used. It moves no faster than the drift, so the order of a clock's moments is kept.
+
+The drift is that of two undisciplined crystals, each off by 50 ppm; NTP expects 15 ppm of disciplined clocks (RFC 5905,
+PHI). If a clock jumps by more, e.g. because its machine was suspended, its probes contradict each other; there the
+error is as large as the contradiction.
+
+A GPU has its own clock. Its rank compares ("ties") it to the host's clock, and reports the error. Times need no
+conversion for this, but two such ranks can be compared only within this error, even on one host.
+
+The method is Cristian's ("Probabilistic clock synchronization", 1989) and NTP's (RFC 5905, section 8): the rank
+answered between question and answer, so the offset is known within half of the round trip. A shorter round trip gives
+a smaller error, so each clock first gets a burst of probes.
+"""
 
 from bisect import bisect_right, insort
 from collections.abc import Collection, Mapping, Sequence

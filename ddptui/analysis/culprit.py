@@ -1,5 +1,10 @@
 """The wait analysis of some steps: the error of waits between clocks, the verdict on shares, and the culprit over
-repeats. Pure."""
+repeats. Pure.
+
+Arrivals at an operation are known only as well as the ranks' clocks were compared. But a wait is never negative, and
+never longer than the operation took by the rank's own clock, which bounds the error of each operation. The operations
+of a step may all err in the same direction, so their errors add up.
+"""
 
 from collections.abc import Sequence
 from math import hypot, sqrt

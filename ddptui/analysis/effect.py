@@ -1,4 +1,14 @@
-"""Decides which trials of a run were slower or faster than others, and whether that may be chance. Pure."""
+"""Decides which trials of a run were slower or faster than others, and whether that may be chance. Pure.
+
+A difference counts if it exceeds its own ±, as sentences show it, and if chance does not explain it. Student's t-test
+is applied to the logarithms of the ratios of paired repeats, which cancels slowdowns of the whole machine. The variance
+of these ratios is estimated from all trials of the run, since three repeats of two trials say little about it; if the
+two trials vary more, from these alone. Holm's correction keeps the share of runs with equal trials that report a
+difference below 5 %, however many trials they have (benchmarks/equal_trials.py).
+
+Trials of two runs did not take turns. Every repeat of one is held against every repeat of the other, and Student's
+two-sample test judges them; what may be chance, or is less than its ±, is no difference there either.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations, product

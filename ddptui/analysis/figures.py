@@ -1,5 +1,10 @@
 """The figures of a repeat, from its steps, waits and reports; and how long it would have taken with other work.
-Pure."""
+Pure.
+
+In the replay, a rank's own work takes a given time. An operation ends on a rank when all needed ranks have entered it
+and the measured transfer time has passed. With the measured work, this reproduces the measured time, except if a rank
+was stopped within an operation: then the others wait for it at their next operation instead.
+"""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from statistics import fmean, median, quantiles

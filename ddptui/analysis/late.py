@@ -1,4 +1,16 @@
-"""The window of steps that rules look at, and whether one rank is late in it: tests, and lost time. Pure."""
+"""The window of steps that rules look at, and whether one rank is late in it: tests, and lost time. Pure.
+
+If all ranks were alike, each might have caused any of the waits. So the waits of each block of steps are assigned to
+the ranks at random, many times (a permutation test: Fisher, "The Design of Experiments", 1935). A rank is named if
+hardly any assignment gives one rank as much waiting. Ranks that pause by turns are not named, be they two or eight. The
+loss of the named rank is measured against the median of the others in the same steps, for each part of its work. Its
+interval comes from the same blocks (batch means: Law, "Simulation Modeling and Analysis", 9.5.3), widened by the usual
+differences between cores.
+
+To tell more work from a slower core, look at shares and not at seconds: a rank that works longer also queues longer for
+a core. Its thread's state is further evidence: on a core, in the queue for one, or neither, e.g. asleep or waiting for
+a file.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,7 @@
-"""Matches the operations of all ranks in a step, and computes each rank's own work between them. Pure."""
+"""Matches the operations of all ranks in a step, and computes each rank's own work between them. Pure.
+
+Messages are not trusted: a rank may send values that cannot be true.
+"""
 
 from bisect import bisect_left
 from collections import deque

@@ -1,5 +1,16 @@
 """All thresholds of the rules, with reasons; and the cautions: why a figure may mislead, and what to do about it.
-Pure."""
+Pure.
+
+Times of the host and of the device: on the CPU both are the same: a call returns when its work is done. On a GPU with
+CUDA events, times are the device's, which continues while the host has no core or stands still. On any other device,
+times are the host's: when Python got there, which tells neither how long the device worked nor which rank's device
+was late.
+
+Shares are parts of the time that a window covers, means over ranks.
+
+To add a caution, add a member to Caution: its key in results.json, the advice for the user, and its rule. If the rule
+needs a new fact, add a field to Facts.
+"""
 
 import enum
 from collections.abc import Callable

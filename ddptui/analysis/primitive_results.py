@@ -1,5 +1,11 @@
 """Results of the primitives of torch.distributed: types in results.json, collected from messages, combined over
-launches. Pure."""
+launches. Pure.
+
+The keys are a public format.
+
+On a busy machine, or because of the scheduler's tick, calls may be either fast or slow; then no single figure
+represents a cell.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean, median, pstdev, quantiles

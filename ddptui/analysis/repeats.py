@@ -1,5 +1,14 @@
 """Which repeats of a trial count, how many are finished, whether other programs disturbed them, and how long a
-preset will take. Pure."""
+preset will take. Pure.
+
+A repeat whose delays the user changed counts only if every repeat was changed. Among the others, repeats disturbed by
+other programs are left out unless they are the majority: a busy machine gives figures too, but these are marked.
+
+A launch consists of startup, training with its warm-up, and end. Startup and training come from the newest trial that
+trained this way, under any name; training is scaled by the number of steps. Primitives take as long as before. If that
+trial did not start this way (warm or cold), the startup of others with the same launch mode and number of ranks counts.
+If none trained this way, there is no estimate: one that is far too short misleads.
+"""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,12 @@
-"""The launch modes, strategies, mistakes and primitives, one entry each."""
+"""The launch modes, strategies, mistakes and primitives, one entry each.
+
+A mode says what starts the ranks; its entry point is `workers/MODE.py`.
+
+A strategy consists of its entry here, which presets, tables, traces and projections read, and of the file with its name
+in workers/aggregate/, which carries it out.
+
+The classes that call the primitives are in workers/primitives/.
+"""
 
 from collections.abc import Callable
 from typing import Literal, NamedTuple

@@ -1,5 +1,8 @@
 """Descriptions of a trial's fields and of the columns of tables: what each shows, which launch modes and strategies
-use it."""
+use it.
+
+The keys are those that `columns` of a preset takes. ddptui/report/columns.py fills the columns.
+"""
 
 import textwrap
 from collections.abc import Iterable, Sequence

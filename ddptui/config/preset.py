@@ -1,5 +1,8 @@
 """A preset: one question, answered by a few trials; and the engine that starts their ranks: here, on nodes that
-join, or by Slurm."""
+join, or by Slurm.
+
+A preset is checked against its engine, and says how its ranks start.
+"""
 
 from itertools import pairwise
 from typing import Annotated, Literal, NamedTuple

@@ -1,5 +1,8 @@
 """Checks with the help of another process: its clock and scheduling, torch, the GPUs that it sees, and ranks that
-it starts."""
+it starts.
+
+Whatever needs torch runs in a separate process.
+"""
 
 import os
 import sys

@@ -1,4 +1,9 @@
-"""Rules about where the time of all ranks goes: data, epochs, work, transfers, and waiting for late ranks. Pure."""
+"""Rules about where the time of all ranks goes: data, epochs, work, transfers, and waiting for late ranks. Pure.
+
+The sum of both is judged first, then the larger part: if ranks are hardly idle, the reason does not matter.
+
+Also collects the findings of all rules about a window.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence

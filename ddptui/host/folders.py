@@ -1,5 +1,8 @@
 """The lab's folder, the user's folders, private and temporary folders; and files that other users may have put in
-place."""
+place.
+
+A pipe, a device or a socket could block the reader forever. A sparse file may be huge without using disk space.
+"""
 
 import errno
 import fcntl

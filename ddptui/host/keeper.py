@@ -1,5 +1,15 @@
 """The keeper of a launch, a process that ends every process of the launch with the console; ends the user's own
-training on request."""
+training on request.
+
+    python keeper.py FOLDER GRACE_S COMMAND...
+
+Its standard input is a pipe whose other end only the console holds. The pipe closes when the console ends the launch or
+dies. Then the keeper ends the launcher and all its descendants: first by SIGTERM, GRACE_S later by SIGKILL. Then it
+removes FOLDER, the temporary folder of the launch. The keeper ends as the launcher did: with the same exit code, or by
+the same signal.
+
+A warm parent (workers/warm.py) is the keeper of the launches that it forks, and has a keeper of this kind above it.
+"""
 
 import ctypes
 import os

@@ -1,4 +1,7 @@
-"""The table of launchers and platforms: finds out from their variables which rank or node this process is."""
+"""The table of launchers and platforms: finds out from their variables which rank or node this process is.
+
+The same variable means different things: RANK numbers processes under torchrun, and nodes under PAI-DLC.
+"""
 
 import re
 from collections.abc import Callable, Mapping

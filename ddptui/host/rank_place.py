@@ -1,4 +1,8 @@
-"""The place of a process among the ranks of a run, and the environment variables that hold it."""
+"""The place of a process among the ranks of a run, and the environment variables that hold it.
+
+The ranks that a console starts must not inherit these variables from a platform or launcher around it: torch's
+launcher, for example, would wait for PET_NNODES nodes.
+"""
 
 from collections.abc import Mapping
 

@@ -1,5 +1,10 @@
 """Reads the user's source files without running them: single lines to show beside figures, and own code that trials
-name."""
+name.
+
+Only the console does this, never a rank.
+
+The names of the files come from ranks or from a recorded run, so they are not trusted: only Python files are read.
+"""
 
 import ast
 import io

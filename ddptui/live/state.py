@@ -1,5 +1,9 @@
 """The live state of a run, which fold.py builds from its messages; also what a run of primitives has measured so
-far."""
+far.
+
+Times are in the console's clock. For ranks on other hosts they are only as exact as their clocks are known so far.
+Steps and pauses keep their rank's own times: RunMonitor converts them together.
+"""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence

@@ -1,5 +1,12 @@
 """What each rank did when, on one time axis; when ranks arrive at the collectives; which steps are worth a closer
-look."""
+look.
+
+If several things happen at once, the one that explains most is shown: first an injected delay, then a wait, then an
+exposed transfer, then the phase.
+
+A step counts if it has a collective of several ranks. Lateness is measured at one collective of the step: the one at
+which the step's last rank was latest, usually the first.
+"""
 
 from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise

@@ -1,5 +1,9 @@
 """Renders templates; charts as shapes of SVG. Text from runs and presets is not trusted: it is sanitized, then
-escaped."""
+escaped.
+
+Horizontal places are in percent of the chart's width, vertical ones in pixels: so a chart has any width, and its texts
+keep their size.
+"""
 
 import base64
 import hashlib

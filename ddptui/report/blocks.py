@@ -1,4 +1,7 @@
-"""The blocks of a report, and their rendering as text and Markdown; plots of time or bandwidth over message size."""
+"""The blocks of a report, and their rendering as text and Markdown; plots of time or bandwidth over message size.
+
+The HTML report renders the same blocks.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from math import log2, log10

@@ -1,4 +1,13 @@
-"""Writes a run for other programs: CSV with a line for each operation, and Trace Event JSON."""
+"""Writes a run for other programs: CSV with a line for each operation, and Trace Event JSON.
+
+The journals are read twice: first for the clocks and standstills of a repeat, which hold for all its steps, then for
+the steps, of which only some hundred are kept at a time. So the text of a run of any length needs little memory.
+
+Each repeat of a trial is a process of the trace. Each rank has a track with its steps, their phases and injected
+delays, and below it as many tracks as needed for its operations, with wait and transfer shown separately. An arrow goes
+from a wait to the operation of the late rank. Times are in µs since the launch, by the console's clock. If clocks were
+never compared, the ranks' times are only approximate, and no waits are shown.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

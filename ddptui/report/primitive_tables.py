@@ -1,4 +1,9 @@
-"""Draws a primitive: every rank's call and buffers before and after; and its table of times by message size."""
+"""Draws a primitive: every rank's call and buffers before and after; and its table of times by message size.
+
+No two ranks have the same numbers before the call, so a number shows which rank it came from. The kinds of spans are
+rank-0 to rank-7 (higher ranks repeat them), reduced (computed from several ranks), undefined, muted (decoration, and 0,
+which comes from no rank), strong and wrong.
+"""
 
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence

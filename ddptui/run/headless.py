@@ -1,4 +1,7 @@
-"""`--no-ui`: runs a preset, or watches a command, without a screen."""
+"""`--no-ui`: runs a preset, or watches a command, without a screen.
+
+The command may also run on other hosts: then one process listens, and one on each host joins.
+"""
 
 import shutil
 import signal

@@ -1,5 +1,6 @@
 """Prints results and the lists of presets and runs. Imports no engine and nothing that judges:
-lists appear at once."""
+lists appear at once.
+"""
 
 import os
 import re

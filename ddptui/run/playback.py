@@ -1,4 +1,12 @@
-"""Reads a recorded run into memory, and replays it at any speed from any moment."""
+"""Reads a recorded run into memory, and replays it at any speed from any moment.
+
+Of a long run, every second, fourth or eighth step is kept, and so on: the same steps of all ranks, as `watch --every`
+reports them. All steps around an error or a change of delays are kept, and all messages that do not report a step.
+
+A Playback has the same interface as a Session for reading, but no controls.
+
+The run is in memory. Messages cannot be undone: to go back, a screen starts again from a state before.
+"""
 
 import time
 from bisect import bisect_right

@@ -1,4 +1,7 @@
-"""Before a run: waits until other programs no longer use its cores; prepares resuming an interrupted run."""
+"""Before a run: waits until other programs no longer use its cores; prepares resuming an interrupted run.
+
+The run is locked first, until it ends: otherwise another console could launch the same missing repeats.
+"""
 
 import time
 from collections.abc import Callable

@@ -1,5 +1,10 @@
 """Runs a preset: chooses its engine, launches every trial, follows its ranks, and yields their messages; also in a
-thread."""
+thread.
+
+`run_preset` goes through the launches, `_launch` starts and ends one, `_follow` receives messages from its ranks, and
+sends them what the user requests through `RunControls`, e.g. new delays. Repeats of different trials are interleaved
+(A B A B), so that a slow minute of the machine affects all trials alike.
+"""
 
 import time
 import traceback

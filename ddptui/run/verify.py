@@ -1,5 +1,8 @@
 """`ddptui verify` compares copies of a model bit by bit; `ddptui selftest` checks that injected delays are
-measured."""
+measured.
+
+In a window without a delay, ddptui must name no culprit, except a root that averages for all ranks.
+"""
 
 import json
 import os

@@ -2,6 +2,11 @@
 letters.
 
 Most characters take one cell; Chinese ones take two.
+
+A line is a sequence of spans. The kind of a span says what it represents and so determines its color ("": the default).
+
+Where many points of a line fall into one column of dots, all dots from the lowest to the highest of them are set. So no
+spike is lost, however many points there are.
 """
 
 import re

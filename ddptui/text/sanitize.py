@@ -1,4 +1,9 @@
-"""Makes text safe to write to a terminal or pipe, and bytes that are not UTF-8 writable as text."""
+"""Makes text safe to write to a terminal or pipe, and bytes that are not UTF-8 writable as text.
+
+Python decodes a byte that is not UTF-8 as a lone surrogate, which neither TOML nor JSON can hold. Here it becomes a
+character from a private-use plane of Unicode. If an argument genuinely contains such a character, each of its bytes
+is converted, so that two different arguments never become the same text.
+"""
 
 import json
 import re

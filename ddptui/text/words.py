@@ -1,6 +1,8 @@
 """Words of messages: the language, plurals, lists, suggestions, remedies; sizes and times with their units.
 
 1 KB is 1024 bytes, as in nccl-tests; 1 GB/s is 1e9 bytes/s.
+
+A process chooses the language once, when it reads the user's settings.
 """
 
 import re

@@ -1,4 +1,8 @@
-"""The console's terminal: sanitizes what is drawn, takes keys strictly one after the other, and may vanish."""
+"""The console's terminal: sanitizes what is drawn, takes keys strictly one after the other, and may vanish.
+
+Textual sends each key to the widget that has the focus when the key arrives, and looks up its binding only after the
+surrounding widgets have seen it. So keys typed right after one that opens a dialog or a field would miss it.
+"""
 
 import asyncio
 import os

@@ -1,4 +1,7 @@
-"""The messages between a console and its helpers: the nodes of its run, and its warm parent (workers/warm.py)."""
+"""The messages between a console and its helpers: the nodes of its run, and its warm parent (workers/warm.py).
+
+The nodes' messages are MessagePack, in which the field `type` names the class.
+"""
 
 from typing import Annotated
 

@@ -1,4 +1,9 @@
-"""The messages that the console sends to ranks, the records that it writes into a run's journal, and their times."""
+"""The messages that the console sends to ranks, the records that it writes into a run's journal, and their times.
+
+`Message` is the type of any line of a journal.
+
+A sitting is the part of a run between two interruptions: the time for which one console had it under way.
+"""
 
 from collections.abc import Callable
 from typing import Annotated, Literal, TypeVar

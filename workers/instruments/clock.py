@@ -1,5 +1,9 @@
 """The clock by which a rank's work is timed: here the host's; cuda_clock.py has a GPU's. Copies from a GPU without
-waiting."""
+waiting.
+
+While one thread captures, CUDA rejects calls of other threads that might wait or allocate, such as querying an event,
+and the capture also fails. Threads that have set their own capture mode to relaxed are exempt.
+"""
 
 import ctypes
 import time

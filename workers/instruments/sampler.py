@@ -1,5 +1,12 @@
 """Samples on which line of the user's code a thread is; measures how long it ran, and how long it waited for a
-core."""
+core.
+
+Runs in a training's environment, so it needs only Python's standard library.
+
+The sampler reads another thread's stack while it holds Python's lock; a Python without that lock is not sampled. A call
+that keeps the lock is seen when it returns, at its own line, and stands for the samples that were due meanwhile. Their
+intervals are random, since a fixed one could always meet the same part of a step.
+"""
 
 import gc
 import operator

@@ -1,4 +1,7 @@
-"""The primitives: collectives, which all ranks call, and point-to-point operations between two ranks."""
+"""The primitives: collectives, which all ranks call, and point-to-point operations between two ranks.
+
+With a root, that rank sends to or receives from all; otherwise, all do the same.
+"""
 
 from collections.abc import Iterator
 

@@ -1,5 +1,8 @@
 """The interface of every primitive: its buffers and numbers, its call as one would type it, and the expected
-result."""
+result.
+
+All ranks can generate the numbers of all ranks, so each can compute the expected result.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol

@@ -1,4 +1,18 @@
-"""Runs the primitives: plans the calls, each once to show its effect, or with every size in several timed rounds."""
+"""Runs the primitives: plans the calls, each once to show its effect, or with every size in several timed rounds.
+
+DDP's buckets run pipelined, several calls in flight, and PARAM (github.com/facebookresearch/param) times collectives
+like this by default.
+
+Over gloo, `Work.wait` blocks the host. Over NCCL, it makes the current stream wait. The clock's next event follows on
+that stream, so it is reached when all calls have ended.
+
+Each rank computes the plans itself, and all get the same.
+
+There are three cadences. Back to back, as in nccl-tests, a call starts when the previous one has ended on this rank,
+whatever the others do: the total time divided by the number of calls is the cost of a call in a sequence. With
+barriers, each call follows an untimed barrier, so that all ranks start together, except that some leave the barrier
+later. Pipelined, a timed call is several calls in flight, back to back with the next several.
+"""
 
 import math
 import time

@@ -1,4 +1,7 @@
-"""Forms the process group of the ranks that this machine has; they meet at an address and port, or through a file."""
+"""Forms the process group of the ranks that this machine has; they meet at an address and port, or through a file.
+
+NNODES=2 NODE_RANK=1 MASTER_ADDR=10.0.0.1 MASTER_PORT=15432 python -m workers.spawn world_size=4
+"""
 
 import gc
 import os

@@ -1,4 +1,12 @@
-"""Counts what a data loader yields, and detects where forward begins in a loop without a loader."""
+"""Counts what a data loader yields, and detects where forward begins in a loop without a loader.
+
+The cost does not grow with the batch, and no user code runs, even if the batch is in a container of the user's own
+class.
+
+Until that call comes, we replace the code of the torch function through which every call of a module goes. The new code
+has one more line, a check, at its beginning. Nothing else changes: no class, no module and no dictionary of hooks. So
+pickle, torch.jit, torch.fx, torch.export, torch.compile and the profiler work as they do without ddptui.
+"""
 
 import ast
 import inspect

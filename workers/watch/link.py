@@ -1,5 +1,12 @@
 """A rank's connections to its relay: frames through a Unix socket, none of which blocks, and a shared page of
-memory."""
+memory.
+
+No call blocks. If the training has closed our file descriptor, we do not touch it: its number may belong to another
+file now.
+
+The page says which collective the rank has called last, even if the rank was killed before it could send its last
+notes.
+"""
 
 import ctypes
 import json

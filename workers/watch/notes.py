@@ -1,5 +1,9 @@
 """The notes that a rank sends to its relay, 64-bit numbers, and their reading: in the relay, and in the rank
-itself."""
+itself.
+
+A note consists of its code, the moment of the call, and the call's arguments. Moments are in ns, or clock.UNKNOWN. If
+an argument may be None, -1 encodes that. A loss is encoded by its bits.
+"""
 
 import struct
 from collections import deque

@@ -1,5 +1,11 @@
 """What the hooks need to know of their process: its relay's file, its device, its threads, and whether a compiler
-traces."""
+traces.
+
+If a compiler traced our functions, that would take time, and emit warnings about code that it cannot trace.
+
+Our threads are hidden from `threading`: a training that joins all threads would wait forever, and its trace and
+profile functions would run in our threads.
+"""
 
 import os
 import signal

@@ -1,4 +1,7 @@
-"""`ddptui join TICKET`: lets this host take part in a run whose console is on another host, and starts its ranks."""
+"""`ddptui join TICKET`: lets this host take part in a run whose console is on another host, and starts its ranks.
+
+For each launch, it starts and watches this node's ranks. It ends with the run, or when the console is lost.
+"""
 
 import os
 import socket

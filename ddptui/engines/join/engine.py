@@ -1,5 +1,8 @@
 """The engine `join`: starts launches on nodes that have joined the run by `ddptui join`, and keeps the connections
-to them."""
+to them.
+
+Tracks which nodes have joined, and how their launches ended.
+"""
 
 import os
 import secrets

@@ -1,5 +1,13 @@
 """Starts or attaches to the user's own command in order to watch it, here or with ranks on other hosts
-(`--listen`)."""
+(`--listen`).
+
+`WatchMode` says whether the command outlives the console.
+
+In a terminal the command behaves as if there were no console: it uses the terminal for input and output, receives the
+signals that are sent to the console, and continues if the console ends.
+
+With `--listen`, the console starts and ends no process.
+"""
 
 import os
 import signal

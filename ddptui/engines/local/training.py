@@ -1,4 +1,10 @@
-"""A running training of the user's own: its process, its relay, and the file by which its ranks find their console."""
+"""A running training of the user's own: its process, its relay, and the file by which its ranks find their console.
+
+The relay ends with the process that started it, and may then end the training, too.
+
+With the process and the file, a later console can watch it again after the previous console has released it or has
+ended.
+"""
 
 import os
 import socket

@@ -1,5 +1,8 @@
 """The Slurm job of a run: renders its batch script, checks whether it can be submitted, submits it, and follows its
-state."""
+state.
+
+Each of its tasks is a node that joins the run.
+"""
 
 import pwd
 import shlex

@@ -1,4 +1,7 @@
-"""The panes of the Run screen: a grid, or one at a time; the line of injected delays; the view for a lecture hall."""
+"""The panes of the Run screen: a grid, or one at a time; the line of injected delays; the view for a lecture hall.
+
+Only visible panes are drawn.
+"""
 
 import re
 from collections.abc import Sequence
