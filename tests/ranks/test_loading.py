@@ -1,4 +1,4 @@
-"""Batches are the same whoever fetches them, nobody who fetches outlives the rank; how much a loader gives."""
+"""Batches are the same with and without workers; no worker outlives its rank; how much a loader yields."""
 
 import multiprocessing
 import os

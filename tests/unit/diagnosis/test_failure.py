@@ -247,7 +247,7 @@ def told(**known: Any) -> list[str]:
 
 
 def alone(code: int, log: str) -> str:
-    """What is told of a launch of one process first, with this log."""
+    """The first sentence about a failed launch of one process with this log."""
     return first_line(exit_code=code, one_process=True, rank_logs={0: log})
 
 

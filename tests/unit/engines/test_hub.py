@@ -220,7 +220,7 @@ def test_the_console_can_tell_all_ranks_or_some_or_nobody(hub: RankServer, peer:
     ranks[0].say(hello(0, token=hub.token))
     hub.send(Look(per_s=25))
     ranks[1].say(hello(1, token=hub.token))
-    assert [rank.heard() for rank in ranks] == [Look(per_s=25)] * 2  # who comes later is told what stands
+    assert [rank.heard() for rank in ranks] == [Look(per_s=25)] * 2  # also the one that connected later
     stranger = peer()
     stranger.say(hello(0, token="guessed"))
 
@@ -271,7 +271,7 @@ def test_a_hub_that_cannot_be_opened_leaves_nothing_behind(
 HANDSHAKES_MS = 400  # several handshakes' time
 FIRST_PORT = 21_000
 ALL_TAKEN = 22_000 + os.getpid() % 40 * TRIES  # of these nobody else may have one
-GREETING = 64  # bytes: what ZeroMQ says to whoever connects, the same to all
+GREETING = 64  # bytes that ZeroMQ sends first on every connection
 
 
 @pytest.fixture

@@ -81,7 +81,7 @@ def test_steps_in_which_one_rank_evaluates_are_named_with_it() -> None:
     finding = the(Kind.RARE_WAITS, delayed("forward", some(2, 300.0, 40, 80), ranks=3))
     assert (finding.rank, finding.phase, finding.steps) == (2, "forward", (40, 80))
     assert "In steps 40 and 80, each of the other ranks waited " in short(finding)
-    # one that queues for a core is told by its length
+    # the length of a pause shows that its rank queued for a core
     assert the(Kind.RARE_WAITS, delayed("between steps", evaluates, queued=True)).steps == (30, 60, 90)
     differing = delayed("between steps", some(0, {30: 160.0, 60: 250.0, 90: 330.0}), queued=True)
     assert kinds(differing) <= {Kind.WAITING}

@@ -35,7 +35,7 @@ def after(*journals: list[Message]) -> Results:
 
 
 def cut_short(trial: str, repeat: int = 1, status: str = "skipped") -> list[Message]:
-    """Somebody ended it after its steps had begun."""
+    """A launch that ended with this status after its steps had begun."""
     return [*journal(trial, repeat)[:-3], ended(status)]
 
 
