@@ -122,3 +122,17 @@ def style_sheets_are_parsed_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Stylesheet, "_parse_rules", parsed_once)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def parts_of_the_screen_are_drawn_when_they_are_read() -> Iterator[None]:
+    """Without a terminal, Textual draws each change and throws it away: a fifth of what a test takes. The whole screen
+    is still drawn whenever it has a new size."""
+    from textual._compositor import Compositor
+
+    def forget(compositor: Compositor) -> None:
+        compositor._dirty_regions.clear()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Compositor, "render_partial_update", forget)
+        yield

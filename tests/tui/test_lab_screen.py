@@ -396,7 +396,7 @@ async def test_the_load_is_not_read_on_for_an_answered_question() -> None:
         for number, answer in enumerate(("y", None)):
             dialog = dialogs.BusyMachine(f"program {number} kept 1.0 cores busy")
             app.push_screen(dialog)
-            await shows(pilot, f"program {number}")
+            await until(pilot, lambda dialog=dialog: any(worker.node is dialog for worker in app.workers))
             reading = next(worker for worker in app.workers if worker.node is dialog)
             dialog.dismiss(answer)
             assert reading.is_cancelled  # so that it never looks for widgets that are gone

@@ -179,7 +179,7 @@ async def test_a_replay_can_be_stopped_and_moved() -> None:
         assert screen.watched.live.status == "failed"
         assert not toasts(app)
         await pilot.press("enter")
-        assert isinstance(app.screen, ResultScreen)
+        await until(pilot, lambda: isinstance(app.screen, ResultScreen))
 
 
 async def test_holding_holds_the_picture_and_not_the_run_and_the_chart_can_be_zoomed() -> None:
