@@ -432,7 +432,7 @@ def test_by_the_hosts_clock_a_rank_is_where_its_loop_is_and_steps_are_not_kept()
     tap = by_the_clock(Clock())
     make_a_step(tap, Clock(), 5)
     assert tap.position() == Position()
-    assert not tap._steps._behind
+    assert not tap._behind
     tap.begin(PhaseTimer(Clock(), 6))
     assert tap.position() == Position(6)
     dist.all_reduce(torch.ones(1))

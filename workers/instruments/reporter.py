@@ -21,7 +21,7 @@ from ddptui.wire.messages import Echo, Failed, Heartbeat, Hello, Pause, Position
 from ddptui.wire.records import Alive, ConsoleMessage, LastStep, Look, Probe, SetBottleneck, Stop
 
 from .clock import LOOK_EVERY_MS, NS_PER_MS, SEND_EVERY_MS, STOOD_STILL_MS
-from .heartbeat import GpuMemory, GpuMeter, LoaderMeter, ProcessMeter, heartbeat
+from .heartbeat import GpuMeter, LoaderMeter, ProcessMeter
 from .output import print_line
 
 if TYPE_CHECKING:
@@ -73,7 +73,9 @@ class Reporter:
         self.position: Callable[[], Position] = Position  # returns the rank's position
         self.stack: Callable[[], Stack] = tuple  # returns the rank's stack, while it makes no calls
         self.before_sending: Callable[[], object] = list  # called by the thread; may still queue messages
-        self.meter = GpuMeter()  # replaced once the rank's device is known
+        # These two are replaced once the rank's device is known.
+        self.meter = GpuMeter()
+        self.gpu_memory: Callable[[], Sequence[int | None]] = lambda: (None, None)  # used, and reserved
         self._last_received = time.monotonic()
         self._queue: deque[RankMessage | Deferred] = deque()
         self._unsent: list[RankMessage] = []  # messages taken from the queue, and the thread's own
@@ -88,9 +90,9 @@ class Reporter:
         """Set the rank's device, which is a device of this process."""
         import torch  # late, as above
 
-        from .gpu import reserved_bytes, used_bytes, uuid_of
+        from .gpu import memory_of, uuid_of
 
-        self.meter = GpuMeter(partial(uuid_of, device), lambda: GpuMemory(used_bytes(device), reserved_bytes(device)))
+        self.meter, self.gpu_memory = GpuMeter(partial(uuid_of, device)), partial(memory_of, device)
         if device.type == "cuda" and self._thread is not None:
             # The thread queries events of the device. Without this it would use the first GPU, where CUDA would take
             # some hundred MB for each rank.
@@ -156,7 +158,20 @@ class Reporter:
         context.term()
 
     def _beat(self, process: ProcessMeter) -> Heartbeat:
-        return heartbeat(self.rank, process, self._loaders, self.meter, self.dropped, self.position(), self.stack())
+        used, reserved, *_ = self.gpu_memory()
+        return Heartbeat(
+            rank=self.rank,
+            at_ns=time.monotonic_ns(),
+            cpu_percent=process.cpu_percent(),
+            rss_bytes=process.rss_bytes(),
+            gpu_bytes=used,
+            gpu_reserved_bytes=reserved,
+            gpu=self.meter.read(),
+            dropped=self.dropped,
+            position=self.position(),
+            stack=self.stack(),
+            loaders=self._loaders.read(),
+        )
 
     def _note_pause(self, due_ns: int, woke_ns: int) -> None:
         begin_ns = due_ns - LOOK_EVERY_MS * NS_PER_MS // 2  # a guess: half an interval before it was due

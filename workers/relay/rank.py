@@ -1,14 +1,13 @@
 """One rank's connection to the relay: converts the rank's notes to the messages that ranks send to the console."""
 
 import json
+import marshal
 import socket
 import struct
 import threading
 import time
-from array import array
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from msgspec.structs import asdict
@@ -17,9 +16,9 @@ from ddptui.host.machine import own_clock
 from ddptui.wire.connection import TOKEN
 from ddptui.wire.messages import VERSION, Failed, Hello, Nccl, OwnGpu, Ready, Stack, Stood
 from ddptui.wire.relay_file import Watching
-from workers.instruments.heartbeat import GpuMemory, GpuMeter, ProcessMeter
+from workers.instruments.heartbeat import GpuMeter, ProcessMeter
 from workers.instruments.reporter import Reporter
-from workers.relay.steps import Steps, places
+from workers.relay.steps import Steps, as_stack
 from workers.watch.link import HEAD_BYTES, JSON, LastCall, taken
 from workers.watch.notes import VERSION as NOTES_VERSION
 
@@ -58,7 +57,7 @@ class WatchedRank:
                 self._read_all()
         except OSError:
             pass  # the rank was killed before it sent anything
-        except (ValueError, LookupError, TypeError, RecursionError, AttributeError) as error:
+        except (ValueError, LookupError, TypeError, RecursionError, AttributeError, EOFError) as error:
             self._note(f"{type(error).__name__}: {error}")
         finally:
             if self._reporter is not None:
@@ -72,12 +71,10 @@ class WatchedRank:
         steps = self._begin(hello)
         try:
             while (frame := self._frame()) is not None:
-                if isinstance(frame, array):
+                if isinstance(frame, list):
                     self._memory.look()
                     with self._lock:
                         steps.read(iter(frame))
-                elif "name" in frame:
-                    steps.name(frame["number"], frame["name"])
                 elif "samples" in frame:
                     steps.take_samples(frame["samples"])
                 elif "asked" in frame:
@@ -85,7 +82,7 @@ class WatchedRank:
                 elif "error" in frame:
                     self._finish(steps, frame)
                 else:
-                    self._stack = places(frame["stack"])
+                    self._stack = as_stack(frame["stack"])
         except OSError:
             pass  # the rank was killed
         page = taken(hello["page"])
@@ -134,7 +131,7 @@ class WatchedRank:
         )
         reporter.send(ready)
         if gpus:
-            reporter.meter = GpuMeter(lambda: gpus[0][1] or None, lambda: GpuMemory(*steps.memory))
+            reporter.meter, reporter.gpu_memory = GpuMeter(lambda: gpus[0][1] or None), lambda: steps.memory
         if self._asked.bottleneck:
             steps.tell = self._tell
         reporter.position, reporter.before_sending = lambda: self._position(steps), lambda: self._pass_on(steps)
@@ -156,7 +153,7 @@ class WatchedRank:
 
     def _report_stack(self, frame: dict[str, Any]) -> None:
         assert self._reporter is not None
-        stack = places(frame["stack"])
+        stack = as_stack(frame["stack"])
         self._reporter.send(Stood(rank=self._reporter.rank, at_ns=frame["at_ns"], asked=frame["asked"], stack=stack))
 
     def _tell(self, order: dict[str, Any]) -> None:
@@ -181,7 +178,7 @@ class WatchedRank:
             rank=self._reporter.rank,
             at_ns=last["ended_ns"],
             error=last["error"],
-            stack=places(last["stack"]),
+            stack=as_stack(last["stack"]),
             workers=tuple((pid, code) for pid, code in last["workers"]),
             position=position,
             grown_bytes=self._memory.grown_bytes,
@@ -197,15 +194,15 @@ class WatchedRank:
             rank=self._reporter.rank,
             at_ns=time.monotonic_ns(),
             error="",
-            stack=self._stack or places(page.stack if page else []),
+            stack=self._stack or as_stack(page.stack if page else []),
             position=position,
             grown_bytes=self._memory.grown_bytes,
         )
         self._has_reported = True
         self._reporter.send(died)
 
-    def _frame(self) -> "dict[str, Any] | array[int] | None":
-        """The next frame; None if the connection has ended. Raises OSError or ValueError."""
+    def _frame(self) -> dict[str, Any] | list[Any] | None:
+        """The next frame, a message or notes; None if the connection has ended. Raises OSError or ValueError."""
         head = self._bytes(HEAD_BYTES)
         if len(head) < HEAD_BYTES:
             return None
@@ -215,9 +212,7 @@ class WatchedRank:
         body = self._bytes(length)
         if len(body) < length:
             return None
-        if head[:1] != JSON:
-            return array("q", body)
-        frame: dict[str, Any] = json.loads(body)
+        frame: dict[str, Any] | list[Any] = json.loads(body) if head[:1] == JSON else marshal.loads(body)
         return frame
 
     def _bytes(self, number: int) -> bytes:
@@ -252,20 +247,9 @@ class ProcessMemory:
     def has_ended(self) -> bool:
         """Whether the process ends within ENDS_WITHIN_S: it closes its connections shortly before."""
         deadline = time.monotonic() + ENDS_WITHIN_S * (self._pid > 0)
-        while not (ended := not is_alive(self._pid)) and time.monotonic() < deadline:
+        while not (ended := self._pid > 0 and not self._meter.is_alive()) and time.monotonic() < deadline:
             time.sleep(LOOK_EVERY_S / 10)
         return ended
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process of this host runs, and is no zombie. 0 stands for an unknown process, which may run."""
-    if pid == 0:
-        return True
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text("ascii", "replace")
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] not in "ZX"
 
 
 def peer_of(connection: socket.socket) -> int:

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import get_ident
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -20,7 +19,6 @@ from torch import Tensor
 
 from ..instruments.clock import Clock, OnItsWay
 from ..instruments.cuda_clock import clock_of
-from ..instruments.delays import RankDelays
 from ..instruments.gpu import nccl_in_use, own_gpus
 from ..instruments.records import Call, PhaseTimer
 from ..instruments.sampler import RunQueue
@@ -28,14 +26,15 @@ from ..instruments.shield import pass_on
 from ..instruments.tap import Tap
 from .batches import ModuleCalls, batches_of
 from .checks import Checks, Reading
+from .delays import WatchedDelays, as_bottleneck
 from .ending import ExitReason, variable
 from .link import PAGE_NUMBERS, Gone, Link, Page
 from .loop import MARKED
-from .notes import CODES, KINDS, MOST_NOTES, NONE, SITES, VERSION, OwnSteps
+from .notes import CODES, KINDS, MOST_NOTES, SITES, VERSION
 from .sender import Sender
 
 if TYPE_CHECKING:
-    from ddptui.config.trial import Bottleneck, Site
+    from ddptui.config.trial import Site
 
 READ_QUEUE_EVERY_S = 0.004  # one reading takes 8 µs in a training
 LOOK_EVERY_S, MOST_LINES = 1.0, 1_000  # on a GPU: how often, and at how many collectives of a step
@@ -77,11 +76,9 @@ class Observer:
         self._device = device
         self.is_over = False  # whether to stop observing
         asked = read_console(console)
-        self._last: int | None = asked["steps"]
         self._clock = clock_of(self._device)
         self._now, self._come_home = self._clock.at_home, self._clock.come_home
-        self._delays = RankDelays((), rank, seed=0, warmup_steps=0, device=self._device)
-        self._own_steps: OwnSteps | None = None  # only while there are delays
+        self._delays = WatchedDelays(rank, self._device, asked["steps"])
         self._ends = 0  # optimizer steps and marked step ends so far
         self._calls = self._calls_before = 0  # collectives so far, and at the last of these
         self._page = Page(asked["socket"])
@@ -165,32 +162,29 @@ class Observer:
     def _set_delays(self, bottlenecks: list[dict[str, Any]], first: int | None) -> None:
         """Replace the injected delays. first: the number of the step that begins; None if the relay will send it."""
         self._delays.set(tuple(as_bottleneck(fields) for fields in bottlenecks))
-        if self._own_steps is None:
-            steps = self._own_steps = OwnSteps(self._delays, self._now(), self._ends, first, self._last)
-            take, take_call = self._notes.extend, self._notes.append
+        if not self._delays.follows:
+            self._delays.follow(self._now(), self._ends, first)
+            delays, take, take_call = self._delays, self._notes.extend, self._notes.append
 
             def note(new: tuple[Any, ...]) -> None:
                 take(new)
-                steps.notes.extend(new)
+                delays.notes.extend(new)
 
             def note_call(call: Call) -> None:
                 take_call(call)
-                steps.notes.append(call)
+                delays.notes.append(call)
 
             self._note, self._note_call = note, note_call
 
     def _delay(self, site: "Site", *, within: str, depth: int) -> None:
         """Inject a delay that is due at `site`, if `depth` calls of the phase `within` are in progress."""
-        if self._clock.is_capturing():
-            return
-        if self._own_steps is not None and self._own_steps.depth(within) == depth:
+        if not self._clock.is_capturing() and self._delays.within(within, depth):
             self._delays.at(site)
             self._note_delays()
 
     def _before_collective(self) -> bool:
-        if not self._delays.are_any or self._own_steps is None:
+        if not self._delays.are_any:
             return False
-        self._own_steps.read()
         is_delayed = self._delays.before_collective()
         self._note_delays()
         return is_delayed
@@ -203,7 +197,7 @@ class Observer:
             self._ends,
             self._calls - self._calls_before,
             self._calls,
-            KIND_NUMBERS.get(call.kind, NONE),
+            KIND_NUMBERS.get(call.kind, -1),
             call.size,
             2 if self.backwards else self._had_backward,
         )
@@ -311,7 +305,7 @@ class Observer:
         self.backwards += 1
         self._had_backward = True
         self._flags.forward_is_over = True
-        self._note((BACKWARD_BEGINS, self._come_home(), loss is not None, loss))
+        self._note((BACKWARD_BEGINS, self._come_home(), loss))
         self._note_reading(batch)
 
     def backward_ends(self, *, is_whole: bool = True) -> None:
@@ -353,7 +347,7 @@ class Observer:
     def _between_steps(self) -> None:
         self._ends += 1
         self._calls_before = self._calls
-        PAGE_NUMBERS.pack_into(self._page.numbers, 0, self._ends, 0, self._calls, NONE, 0, False)
+        PAGE_NUMBERS.pack_into(self._page.numbers, 0, self._ends, 0, self._calls, -1, 0, False)
         self._tap.renew()
         if self._first_steps:
             self._first_steps -= 1
@@ -374,7 +368,7 @@ class Observer:
         order = self._sender.orders.popleft()
         if "bottleneck" in order:
             self._set_delays(order["bottleneck"], first=None)
-        elif self._own_steps is not None and self._own_steps.learn(order["step"], order["ends"]):
+        elif self._delays.learn(order["step"], order["ends"]):
             self._note((CODES["numbered"], self._now()))
 
     def _loss_of(self, tensors: Any) -> OnItsWay | float | None:
@@ -437,7 +431,7 @@ class Observer:
     def step_ends(self, loss: Any, samples: int) -> None:
         """The training marks the end of a step."""
         kept = None if loss is None else self._kept(loss)  # before the mark: once that is reached, the loss is there
-        self._note((STEP_ENDS, self._come_home(), kept is not None, kept, samples))
+        self._note((STEP_ENDS, self._come_home(), kept, samples))
         if self._checks is not None:
             self._checks.count()
         self._between_steps()
@@ -493,9 +487,3 @@ def launched_as() -> tuple[int, int]:
     launcher."""
     rank, world_size = variable("RANK"), variable("WORLD_SIZE")
     return (0, 1) if rank is None or world_size is None or rank >= world_size else (rank, world_size)
-
-
-def as_bottleneck(fields: dict[str, Any]) -> "Bottleneck":
-    """A delay that the relay has sent, as an object with Bottleneck's fields: its module is not importable here."""
-    made: Any = SimpleNamespace(**fields)
-    return made  # type: ignore[no-any-return]
