@@ -157,6 +157,8 @@ class ReplicaDelays(Delays):
     never."""
 
     def __init__(self, states: Sequence[ReplicaState]) -> None:
+        self._states: Sequence[ReplicaState] = ()  # a new object has no delays; the replicas keep theirs
+        super().__init__()
         self._states = states
 
     @property

@@ -17,8 +17,7 @@ from ddptui.wire.messages import Step
 from ddptui.wire.relay_file import Watching
 from tests.support.simulated_gpu import Event, Gpu, Stream, Work
 from tests.support.torches import BOTH_WAYS
-from workers.instruments import clock as page_locked
-from workers.instruments import hooks
+from workers.instruments import cuda_clock, hooks
 from workers.instruments.clock import UNKNOWN, OnItsWay
 from workers.instruments.cuda_clock import CudaClock, Mark
 from workers.instruments.gpu import ANOTHER, HOST, NCCL2, STOCK_NCCL, carrier_between_gpus, carrier_of
@@ -292,7 +291,7 @@ def test_a_call_of_which_a_moment_is_unknown_costs_its_step_and_no_other(rank: R
 def test_a_loss_is_copied_when_the_stream_comes_there_and_read_once(
     clock: CudaClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(page_locked, "MOST", 1)
+    monkeypatch.setattr(cuda_clock, "MOST_KEPT", 1)
     loss = torch.tensor(2.5)
     kept = clock.keep(loss)
     loss.fill_(7.0)  # as where a graph is replayed
@@ -308,7 +307,7 @@ def test_a_loss_is_copied_when_the_stream_comes_there_and_read_once(
 def test_while_too_many_are_on_their_way_or_a_graph_is_captured_no_loss_is_kept(
     gpu: Gpu, clock: CudaClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(page_locked, "MOST", 2)
+    monkeypatch.setattr(cuda_clock, "MOST_KEPT", 2)
     kept = [clock.keep(torch.tensor(1.0)) for _ in range(3)]
     assert [isinstance(each, OnItsWay) for each in kept] == [True, True, False]
     clock.read(kept[0])

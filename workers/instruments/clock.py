@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
 CUDA = "libcuda.so.1", "cuThreadExchangeStreamCaptureMode"  # in the driver, which every CUDA runtime uses
 HIP = "libamdhip64.so", "hipThreadExchangeStreamCaptureMode"
-MOST = 1_000  # numbers of one type that may be in transit
 
 
 def exchange_capture_mode(mode: int) -> int:
@@ -54,35 +53,40 @@ def captures_go_on() -> Iterator[None]:
 
 
 class OnItsWay(NamedTuple):
-    """A number that the device is copying. It is valid once the device has reached a mark recorded after the copy."""
+    """Numbers that the device is copying. They are valid once the device has reached a mark recorded after the copy."""
 
     copy: Tensor
     free: deque[Tensor]
 
-    def read(self) -> float:
-        """Return the number, and free its place in memory. Call this only once."""
-        number = float(self.copy.item())
+    def read(self) -> list[float]:
+        """Return the numbers, and perhaps more after them, and free their place in memory. Call this only once."""
+        numbers: list[float] = self.copy.tolist()
+        self.drop()
+        return numbers
+
+    def drop(self) -> None:
+        """Free the place in memory of numbers that nobody will read."""
         self.free.append(self.copy)
-        return number
 
 
 class PageLockedNumbers:
-    """Places in page-locked memory, for numbers of one type."""
+    """Places in page-locked memory, each for up to `numbers` numbers of one type."""
 
-    def __init__(self, dtype: torch.dtype) -> None:
+    def __init__(self, dtype: torch.dtype, places: int, numbers: int = 1) -> None:
+        self._most = numbers
         # Tensors made in inference mode cannot be written to outside of it.
         with captures_go_on(), torch.inference_mode(False):
-            self._free = deque(page_locked(MOST, dtype))
+            self._free = deque(page_locked(places * numbers, dtype).view(places, numbers))
 
-    def copy(self, number: Tensor) -> OnItsWay | None:
-        """Queue a copy of a number on the current stream. Returns None if no place is free."""
-        if not self._free:
+    def copy(self, numbers: Tensor) -> OnItsWay | None:
+        """Queue a copy of numbers on the current stream. Returns None if no place is free, or if they are too many."""
+        if not self._free or numbers.numel() > self._most:
             return None
         on_its_way = OnItsWay(self._free.popleft(), self._free)
         try:
-            on_its_way.copy.copy_(number.detach().reshape(()), non_blocking=True)
+            on_its_way.copy[: numbers.numel()].copy_(numbers.detach().reshape(-1), non_blocking=True)
         except RuntimeError:
-            on_its_way.read()
+            on_its_way.drop()
             raise
         return on_its_way
 

@@ -68,11 +68,11 @@ class Reporter:
         self._given_up = False
         self._has_failed = False  # whether a deferred message has failed
         self.command: SetBottleneck | None = None  # the console's latest, until the loop takes it between two steps
+        self.bottleneck: Callable[[SetBottleneck], object] = self._keep  # called by the thread with a new one
         self.look: Callable[[Look], object] = lambda _: None  # called by the thread when the console sends a Look
         self.last_step: int | None = None  # the training's last step, once the console has sent it
         self.position: Callable[[], Position] = Position  # returns the rank's position
         self.stack: Callable[[], Stack] = tuple  # returns the rank's stack, while it makes no calls
-        self.before_sending: Callable[[], object] = list  # called by the thread; may still queue messages
         # These two are replaced once the rank's device is known.
         self.meter = GpuMeter()
         self.gpu_memory: Callable[[], Sequence[int | None]] = lambda: (None, None)  # used, and reserved
@@ -143,7 +143,6 @@ class Reporter:
                 self._stop(f"no message from the console for {silence_s:g} s: it is stopped, or cannot be reached")
             woke_ns = time.monotonic_ns()
             if woke_ns // NS_PER_MS >= next_send_ms:
-                self.before_sending()
                 self._send(socket)
                 next_send_ms = (woke_ns // NS_PER_MS // SEND_EVERY_MS + 1) * SEND_EVERY_MS
             if self._beats and self._known:  # the console ignores ranks that have not sent Hello
@@ -233,11 +232,14 @@ class Reporter:
             case Stop(why=why):
                 self._on_stop(f"stopped by the console: {why}")
             case SetBottleneck() as command:
-                self.command = command
+                self.bottleneck(command)
             case LastStep(step=step):
                 self.last_step = step
             case Look() as look:
                 self.look(look)
+
+    def _keep(self, command: SetBottleneck) -> None:
+        self.command = command
 
     def _call(self, deferred: Deferred) -> Sequence[RankMessage] | None:
         """The messages of a deferred message; none if it fails, as all do after the device has failed."""

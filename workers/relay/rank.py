@@ -10,11 +10,12 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from ddptui.host.machine import own_clock
 from ddptui.wire.connection import TOKEN
 from ddptui.wire.messages import VERSION, Failed, Hello, Nccl, OwnGpu, Ready, Stack, Stood
+from ddptui.wire.records import SetBottleneck
 from ddptui.wire.relay_file import Watching
 from workers.instruments.heartbeat import GpuMeter, ProcessMeter
 from workers.instruments.reporter import Reporter
@@ -91,36 +92,23 @@ class WatchedRank:
         with self._lock:
             steps.close()
 
-    def _begin(self, hello: dict[str, Any]) -> Steps:
-        """Send Hello and Ready to the console, in the rank's place."""
-        rank, gpus, nccl = hello["rank"], hello["gpus"], hello["nccl"]
-        pid = peer_of(self._connection) or hello["pid"]
-        self._memory = ProcessMemory(peer_of(self._connection))
-        reporter = self._reporter = Reporter(rank, stop=lambda _: self.end(), of=pid, way=self._way)
+    def _begin(self, first: dict[str, Any]) -> Steps:
+        """Send Hello and Ready to the console, in the rank's place. first: the rank's first frame."""
+        rank, gpus, nccl = first["hello"]["rank"], first["gpus"], first["nccl"]
+        hello = Hello(version=VERSION, token=self._way[TOKEN], clock=own_clock(), **first["hello"])
+        if peer := peer_of(self._connection):  # in another namespace, the rank's own number is another
+            hello = replace(hello, pid=peer)
+        self._memory = ProcessMemory(peer)
+        reporter = self._reporter = Reporter(rank, stop=lambda _: self.end(), of=hello.pid, way=self._way)
         steps = Steps(
             rank,
             self._asked,
             reporter,
-            at_ns=hello["at_ns"],
-            signs=hello["signs"],
+            at_ns=hello.at_ns,
+            signs=first["signs"],
             over=lambda: self._see_no_more(steps),
         )
-        reporter.send(
-            Hello(
-                version=VERSION,
-                token=self._way[TOKEN],
-                rank=rank,
-                world_size=hello["world_size"],
-                at_ns=hello["at_ns"],
-                host=hello["host"],
-                pid=pid,
-                device=hello["device"],
-                threads=hello["threads"],
-                torch=hello["torch"],
-                backend=hello["backend"],
-                clock=own_clock(),
-            )
-        )
+        reporter.send(hello)
         ready = Ready(
             rank=rank,
             at_ns=time.monotonic_ns(),
@@ -134,7 +122,7 @@ class WatchedRank:
             reporter.meter, reporter.gpu_memory = GpuMeter(lambda: gpus[0][1] or None), lambda: steps.memory
         if self._asked.bottleneck:
             steps.tell = self._tell
-        reporter.position, reporter.before_sending = lambda: self._position(steps), lambda: self._pass_on(steps)
+        reporter.position, reporter.bottleneck = lambda: self._position(steps), lambda new: self._pass_on(steps, new)
         reporter.stack = lambda: self._stack
         reporter.look = lambda look: self._tell({"per_s": look.per_s, "stack": look.asked})
         return steps
@@ -143,13 +131,10 @@ class WatchedRank:
         with self._lock:
             return steps.position()
 
-    def _pass_on(self, steps: Steps) -> None:
+    def _pass_on(self, steps: Steps, command: SetBottleneck) -> None:
         """Pass the console's latest delays on to the rank."""
-        assert self._reporter is not None
-        command, self._reporter.command = self._reporter.command, None
-        if command is not None:
-            steps.tell = self._tell
-            self._tell({"bottleneck": [asdict(delay) for delay in command.bottleneck]})
+        steps.tell = self._tell
+        self._tell({"bottleneck": [asdict(delay) for delay in command.bottleneck]})
 
     def _report_stack(self, frame: dict[str, Any]) -> None:
         assert self._reporter is not None

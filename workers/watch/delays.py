@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..instruments.delays import RankDelays
+from ..instruments.delays import Delays
 from .loop import FinishedStep, Loop
 
 if TYPE_CHECKING:
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 MOST_KEPT = 1_000  # past steps that are kept to match the relay's numbers; the relay is less than a second behind
 
 
-class WatchedDelays(RankDelays):
+class WatchedDelays(Delays):
     """The delays of a watched rank. Once there are any, it follows the loop by the same rules as the relay process, and
     so knows the number of each step."""
 
     def __init__(self, rank: int, device: torch.device, last: int | None) -> None:
         """last: the number of steps after which the delays end; None: never."""
-        super().__init__((), rank, seed=0, warmup_steps=0, device=device)
+        super().__init__(rank=rank, device=device)
         self.notes: deque[Any] = deque()  # the loop's, which are still to be read
         self._loop: Loop | None = None  # None: there were no delays so far
         self._first: int | None = None  # the number of the first step that was followed; None if not known yet

@@ -41,12 +41,6 @@ LOOK_EVERY_S, MOST_LINES = 1.0, 1_000  # on a GPU: how often, and at how many co
 MOST_UNSCALED = 16  # scaled losses kept until backward is called on them
 MOST_PASSES = 64  # passes over the data whose lengths are kept; most of them have ended
 KIND_NUMBERS = {kind: number for number, kind in enumerate(KINDS)}
-DATA_BEGINS, DATA_ENDS = CODES["data_begins"], CODES["data_ends"]
-FORWARD_BEGINS, FORWARD_ENDS = CODES["forward_begins"], CODES["forward_ends"]
-BACKWARD_BEGINS, BACKWARD_ENDS = CODES["backward_begins"], CODES["backward_ends"]
-OPTIMIZER_BEGINS, OPTIMIZER_ENDS = CODES["optimizer_begins"], CODES["optimizer_ends"]
-AGGREGATE_BEGINS, AGGREGATE_ENDS = CODES["aggregate_begins"], CODES["aggregate_ends"]
-STEPPED_UNSEEN, STEP_ENDS, SCHEDULED = CODES["stepped_unseen"], CODES["step_ends"], CODES["scheduled"]
 
 
 class Observer:
@@ -86,15 +80,17 @@ class Observer:
         self._looked: dict[int, float] = {}  # by the number of a collective in its step: when its line was looked at
         hello = {
             "version": VERSION,
-            "rank": rank,
-            "world_size": world_size,
-            "at_ns": time.monotonic_ns(),
-            "host": socket.gethostname(),
-            "pid": os.getpid(),
-            "device": str(self._device),
-            "threads": torch.get_num_threads(),
-            "torch": str(torch.__version__),
-            "backend": dist.get_backend() if in_group else None,
+            "hello": {  # of the fields of wire.messages.Hello, those that the rank knows
+                "rank": rank,
+                "world_size": world_size,
+                "at_ns": time.monotonic_ns(),
+                "host": socket.gethostname(),
+                "pid": os.getpid(),
+                "device": str(self._device),
+                "threads": torch.get_num_threads(),
+                "torch": str(torch.__version__),
+                "backend": dist.get_backend() if in_group else None,
+            },
             "gpus": own_gpus(self._device),
             "nccl": nccl_in_use(self._device),
             "signs": signs,
@@ -228,7 +224,7 @@ class Observer:
     def data_begins(self, trains: bool) -> None:
         """The loop fetches a batch. trains: gradients are recorded."""
         self._shows_forward |= trains
-        self._note((DATA_BEGINS, self._now(), trains))
+        self._note((CODES["data_begins"], self._now(), trains))
 
     def data_ends(self, batch: Any, samples: int | None, trains: bool, iterator: Any) -> None:
         """samples: in the batch; None if there was none. iterator: the loader's iterator; None if the training marks
@@ -247,7 +243,7 @@ class Observer:
                     self._batches.clear()
                 self._batches[id(iterator)] = batches_of(iterator)
             place, batches = number, self._batches[id(iterator)]
-        self._note((DATA_ENDS, self._now(), samples, trains, number == 1, place, batches, loader))
+        self._note((CODES["data_ends"], self._now(), samples, trains, number == 1, place, batches, loader))
 
     def forward_begins(self, trains: bool, network: Any = None, arguments: Any = None) -> None:
         """Forward begins. trains: gradients are recorded. network: a torch DDP; None if the training marks the phase.
@@ -255,10 +251,10 @@ class Observer:
         self._shows_forward |= trains
         if self._checks is not None and self._checks.is_due and trains:
             self._checks.forward_begins(network, arguments)
-        self._note((FORWARD_BEGINS, self._come_home(), trains))
+        self._note((CODES["forward_begins"], self._come_home(), trains))
 
     def forward_ends(self, trains: bool) -> None:
-        self._note((FORWARD_ENDS, self._now(), trains))
+        self._note((CODES["forward_ends"], self._now(), trains))
 
     def _await_forward(self) -> None:
         self._awaits_forward = not self._first_steps and not self._shows_forward
@@ -273,8 +269,8 @@ class Observer:
             if self._checks.is_due:
                 self._checks.forward_begins(None, arguments)
         if self._awaits_forward:
-            self._note((FORWARD_BEGINS, self._come_home(), True))
-            self._note((FORWARD_ENDS, self._now(), True))
+            self._note((CODES["forward_begins"], self._come_home(), True))
+            self._note((CODES["forward_ends"], self._now(), True))
 
     def loss_is_scaled(self, loss: Any, scaled: Any) -> None:
         """A GradScaler has scaled one or several losses. Copies the value now and keeps neither tensor, since both keep
@@ -305,7 +301,7 @@ class Observer:
         self.backwards += 1
         self._had_backward = True
         self._flags.forward_is_over = True
-        self._note((BACKWARD_BEGINS, self._come_home(), loss))
+        self._note((CODES["backward_begins"], self._come_home(), loss))
         self._note_reading(batch)
 
     def backward_ends(self, *, is_whole: bool = True) -> None:
@@ -321,18 +317,18 @@ class Observer:
                 self._checks.backward_ends(self._calls, is_outermost=not self.backwards)
         if self._delays.are_any:
             self._delay("backward", within="backward", depth=1)
-        self._note((BACKWARD_ENDS, self._now()))
+        self._note((CODES["backward_ends"], self._now()))
 
     def optimizer_begins(self, optimizer: Any) -> None:
         """optimizer: MARKED if the training marks the phase."""
-        self._note((OPTIMIZER_BEGINS, self._now(), optimizer if optimizer is MARKED else id(optimizer)))
+        self._note((CODES["optimizer_begins"], self._now(), optimizer if optimizer is MARKED else id(optimizer)))
         if self._checks is not None and self._checks.is_due and optimizer is not MARKED:
             self._note_reading(self._checks.optimizer_begins(optimizer))
 
     def optimizer_ends(self, optimizer: Any) -> None:
         if self._checks is not None and self._checks.within is not None:
             self._note_reading(self._checks.optimizer_ends(optimizer))
-        self._note((OPTIMIZER_ENDS, self._now(), optimizer if optimizer is MARKED else id(optimizer)))
+        self._note((CODES["optimizer_ends"], self._now(), optimizer if optimizer is MARKED else id(optimizer)))
         self._between_steps()
 
     def _note_reading(self, reading: Reading | None) -> None:
@@ -341,7 +337,7 @@ class Observer:
 
     def stepped_unseen(self) -> None:
         """An optimizer in compiled code has made a step since the last call."""
-        self._note((STEPPED_UNSEEN, self._now()))
+        self._note((CODES["stepped_unseen"], self._now()))
         self._between_steps()
 
     def _between_steps(self) -> None:
@@ -357,7 +353,7 @@ class Observer:
         if (now := time.monotonic()) - self._read_queue_at > READ_QUEUE_EVERY_S:
             self._read_queue_at = now
             if self._queue is not None and any(taken := self._queue.taken()):
-                self._note((SCHEDULED, self._now(), *taken))
+                self._note((CODES["scheduled"], self._now(), *taken))
             if len(self._notes) > MOST_NOTES or self._clock.is_full():
                 self._see_no_more()
         if self._sender.orders and not self.backwards and not self._marks:
@@ -409,7 +405,7 @@ class Observer:
             case "backward":
                 self.backward_begins()
             case "aggregate":
-                self._note((AGGREGATE_BEGINS, self._now()))
+                self._note((CODES["aggregate_begins"], self._now()))
             case "optimizer":
                 self.optimizer_begins(MARKED)
 
@@ -424,14 +420,14 @@ class Observer:
             case "backward":
                 self.backward_ends()
             case "aggregate":
-                self._note((AGGREGATE_ENDS, self._now()))
+                self._note((CODES["aggregate_ends"], self._now()))
             case "optimizer":
                 self.optimizer_ends(MARKED)
 
     def step_ends(self, loss: Any, samples: int) -> None:
         """The training marks the end of a step."""
         kept = None if loss is None else self._kept(loss)  # before the mark: once that is reached, the loss is there
-        self._note((STEP_ENDS, self._come_home(), kept, samples))
+        self._note((CODES["step_ends"], self._come_home(), kept, samples))
         if self._checks is not None:
             self._checks.count()
         self._between_steps()
