@@ -18,9 +18,10 @@ from ddptui.wire.relay_file import Watching
 from tests.support.simulated_gpu import Event, Gpu, Stream, Work
 from tests.support.torches import BOTH_WAYS
 from workers.instruments import cuda_clock, hooks
-from workers.instruments.clock import UNKNOWN, OnItsWay
+from workers.instruments.clock import UNKNOWN
 from workers.instruments.cuda_clock import CudaClock, Mark
 from workers.instruments.gpu import ANOTHER, HOST, NCCL2, STOCK_NCCL, carrier_between_gpus, carrier_of
+from workers.instruments.page_locked import OnItsWay
 from workers.instruments.records import Call, PhaseTimer
 from workers.instruments.reporter import Reporter
 from workers.instruments.tap import Tap

@@ -22,7 +22,8 @@ from torch import Tensor
 
 from ddptui.text.words import DRIFT_PPM
 
-from .clock import UNKNOWN, Accuracy, Clock, OnItsWay, PageLockedNumbers, captures_go_on
+from .clock import UNKNOWN, Accuracy, Clock
+from .page_locked import OnItsWay, PageLockedNumbers, captures_go_on
 from .shield import pass_on
 
 TIE_EVERY_NS = 200_000_000  # as often as the reporter sends

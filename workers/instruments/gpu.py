@@ -45,7 +45,8 @@ def nccl_in_use(device: torch.device) -> tuple[str, str] | None:
     backend."""
     if dist.is_available() and dist.is_initialized() and device.type == "cuda":
         with suppressed(Exception):  # as above
-            return _nccl_of_group(device)
+            implementation = type(backend_of(device)).__name__
+            return (nccl_version(), implementation) if "NCCL" in implementation else None
     return None
 
 
@@ -91,10 +92,3 @@ def backend_of(device: torch.device, group: Any = None) -> Any:
 def nccl_version() -> str:
     """The version of this torch's NCCL, e.g. 2.28.9."""
     return ".".join(map(str, torch.cuda.nccl.version()))
-
-
-def _nccl_of_group(device: torch.device) -> tuple[str, str] | None:
-    implementation = type(backend_of(device)).__name__
-    if "NCCL" not in implementation:
-        return None
-    return nccl_version(), implementation

@@ -33,7 +33,7 @@ MOST_A_FRAME = 1_000  # messages per frame
 MOST_FRAMES_UNREAD = 16  # frames that the console has not read; further messages wait in the queue
 LAST_WORDS_S = 2.0  # timeout for the console to receive the last messages
 STAYS_S = 1.0  # how long a rank lives after Stop: its end makes the launcher kill the others, which may still write
-USUAL_SILENCE_S = 300.0  # default timeout for messages from the console
+DEFAULT_SILENCE_S = 300.0  # default timeout for messages from the console
 
 Deferred = Callable[[], Sequence[RankMessage] | None]  # returns messages, or None while they are not known
 
@@ -48,12 +48,12 @@ class Reporter:
         heartbeat: bool = True,
         stop: Callable[[str], None] | None = None,
         of: int | None = None,
-        way: Mapping[str, str] = os.environ,
+        console: Mapping[str, str] = os.environ,
     ) -> None:
         """heartbeat: whether to send heartbeats and pauses. stop: called in the reporter's thread, with the reason,
         when the console requests an end or is gone; by default the process ends. of: the rank's process, if this one
-        reports for it; the rank's process then reports its own pauses. way: the environment variables that say how to
-        reach the console."""
+        reports for it; the rank's process then reports its own pauses. console: the environment variables that say how
+        to reach the console."""
         self.rank = rank
         self._beats = heartbeat
         self._stop = self._on_stop = stop or end_process
@@ -81,9 +81,9 @@ class Reporter:
         self._unsent: list[RankMessage] = []  # messages taken from the queue, and the thread's own
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None  # None without a console: `send` then processes messages at once
-        self.is_heard = HUB in way
+        self.is_heard = HUB in console
         if self.is_heard:
-            self._thread = threading.Thread(target=self._run, args=(way,), name="reporter", daemon=True)
+            self._thread = threading.Thread(target=self._run, args=(console,), name="reporter", daemon=True)
             self._thread.start()
 
     def set_device(self, device: "torch.device") -> None:
@@ -127,10 +127,10 @@ class Reporter:
         else:
             self._flush(self._take)
 
-    def _run(self, way: Mapping[str, str]) -> None:
+    def _run(self, console: Mapping[str, str]) -> None:
         context = zmq.Context()
-        socket = _connect(context, way)
-        silence_s = float(way.get(SILENCE_S, USUAL_SILENCE_S))
+        socket = _connect(context, console)
+        silence_s = float(console.get(SILENCE_S, DEFAULT_SILENCE_S))
         process = ProcessMeter(self._of)
         next_beat = time.monotonic() + BEAT_EVERY_S
         next_send_ms = 0
@@ -253,14 +253,14 @@ class Reporter:
             return []
 
 
-def _connect(context: zmq.Context[zmq.Socket[bytes]], way: Mapping[str, str]) -> zmq.Socket[bytes]:
+def _connect(context: zmq.Context[zmq.Socket[bytes]], console: Mapping[str, str]) -> zmq.Socket[bytes]:
     socket = context.socket(zmq.DEALER)
     socket.setsockopt(zmq.LINGER, int(LAST_WORDS_S * 1000))  # ms that term() waits for unsent messages
     socket.setsockopt(zmq.MAXMSGSIZE, MOST_BYTES_A_FRAME)
     socket.setsockopt(zmq.SNDHWM, MOST_FRAMES_UNREAD)
-    if KEYS_VARIABLE in way:  # the console is on another host
-        use_keys(socket, PeerKeys.read(way[KEYS_VARIABLE]))
-    socket.connect(way[HUB])
+    if KEYS_VARIABLE in console:  # the console is on another host
+        use_keys(socket, PeerKeys.read(console[KEYS_VARIABLE]))
+    socket.connect(console[HUB])
     return socket
 
 

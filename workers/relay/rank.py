@@ -32,11 +32,11 @@ class WatchedRank:
     """Reads one rank's frames in a thread of its own, until either end closes the connection."""
 
     def __init__(
-        self, connection: socket.socket, way: Mapping[str, str], asked: Watching, note: Callable[[str], None]
+        self, connection: socket.socket, console: Mapping[str, str], asked: Watching, note: Callable[[str], None]
     ) -> None:
-        """way: the environment variables that say how to reach the console. asked: what to watch. note: called with the
-        reason why the rank is no longer watched."""
-        self._connection, self._way, self._asked, self._note = connection, way, asked, note
+        """console: the environment variables that say how to reach the console. asked: what to watch. note: called with
+        the reason why the rank is no longer watched."""
+        self._connection, self._console, self._asked, self._note = connection, console, asked, note
         self._lock = threading.Lock()  # protects the steps: the reporter's thread reads the position
         self._reporter: Reporter | None = None
         self._has_reported = False  # whether the last message was sent
@@ -95,11 +95,11 @@ class WatchedRank:
     def _begin(self, first: dict[str, Any]) -> Steps:
         """Send Hello and Ready to the console, in the rank's place. first: the rank's first frame."""
         rank, gpus, nccl = first["hello"]["rank"], first["gpus"], first["nccl"]
-        hello = Hello(version=VERSION, token=self._way[TOKEN], clock=own_clock(), **first["hello"])
+        hello = Hello(version=VERSION, token=self._console[TOKEN], clock=own_clock(), **first["hello"])
         if peer := peer_of(self._connection):  # in another namespace, the rank's own number is another
             hello = replace(hello, pid=peer)
         self._memory = ProcessMemory(peer)
-        reporter = self._reporter = Reporter(rank, stop=lambda _: self.end(), of=hello.pid, way=self._way)
+        reporter = self._reporter = Reporter(rank, stop=lambda _: self.end(), of=hello.pid, console=self._console)
         steps = Steps(
             rank,
             self._asked,

@@ -17,7 +17,8 @@ from torch.nn import Module
 from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.parallel import DistributedDataParallel
 
-from ..instruments.clock import Clock, OnItsWay, PageLockedNumbers
+from ..instruments.clock import Clock
+from ..instruments.page_locked import OnItsWay, PageLockedNumbers
 from ..instruments.shield import shielded
 from .batches import first_tensor
 

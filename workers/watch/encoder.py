@@ -9,7 +9,8 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from ..instruments.clock import UNKNOWN, Clock, OnItsWay
+from ..instruments.clock import UNKNOWN, Clock
+from ..instruments.page_locked import OnItsWay
 from ..instruments.records import Call
 from ..instruments.shield import pass_on
 from .checks import Reading

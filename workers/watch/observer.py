@@ -17,9 +17,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ..instruments.clock import Clock, OnItsWay
+from ..instruments.clock import Clock
 from ..instruments.cuda_clock import clock_of
 from ..instruments.gpu import nccl_in_use, own_gpus
+from ..instruments.page_locked import OnItsWay
 from ..instruments.records import Call, PhaseTimer
 from ..instruments.sampler import RunQueue
 from ..instruments.shield import pass_on

@@ -16,13 +16,12 @@ import torch
 from ..instruments.clock import (
     LOOK_EVERY_MS,
     NS_PER_MS,
-    RELAXED,
     SEND_EVERY_MS,
     STOOD_STILL_MS,
     Clock,
-    exchange_capture_mode,
 )
 from ..instruments.gpu import memory_of
+from ..instruments.page_locked import RELAXED, exchange_capture_mode
 from ..instruments.sampler import MODULE_CALL, Named, Sampler, frames_of, line_of
 from ..instruments.shield import suppressed
 from .encoder import NoteEncoder
