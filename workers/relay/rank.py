@@ -14,7 +14,7 @@ from msgspec.structs import asdict, replace
 
 from ddptui.host.machine import own_clock
 from ddptui.wire.connection import TOKEN
-from ddptui.wire.messages import VERSION, Failed, Hello, Nccl, OwnGpu, Ready, Stack, Stood
+from ddptui.wire.messages import VERSION, Failed, Hello, Nccl, OwnGpu, Position, Ready, Stack, Stood
 from ddptui.wire.records import SetBottleneck
 from ddptui.wire.relay_file import Watching
 from workers.instruments.heartbeat import GpuMeter, ProcessMeter
@@ -156,9 +156,22 @@ class WatchedRank:
         self._has_reported = True
         position = steps.position()
         steps.close()
-        if not last["error"]:
+        if last["error"]:
+            self._report_failure(last, position)
+        else:
             self._reporter.send(steps.done())
-            return
+
+    def _report_death(self, steps: Steps, page: LastCall | None) -> None:
+        """Report that the rank's process has ended without a last word. page: what stands in its page, if any."""
+        with self._lock:
+            position = steps.last_position(page.numbers) if page else steps.position()
+        stack = self._stack or (page.stack if page else [])
+        self._report_failure({"ended_ns": time.monotonic_ns(), "error": "", "stack": stack, "workers": []}, position)
+        self._has_reported = True
+
+    def _report_failure(self, last: dict[str, Any], position: Position) -> None:
+        """Report that the rank has failed. last: its last frame, or one in place of it."""
+        assert self._reporter is not None
         failed = Failed(
             rank=self._reporter.rank,
             at_ns=last["ended_ns"],
@@ -169,22 +182,6 @@ class WatchedRank:
             grown_bytes=self._memory.grown_bytes,
         )
         self._reporter.send(failed)
-
-    def _report_death(self, steps: Steps, page: LastCall | None) -> None:
-        """Report that the rank's process has ended without a last word. page: what stands in its page, if any."""
-        assert self._reporter is not None
-        with self._lock:
-            position = steps.last_position(page.numbers) if page else steps.position()
-        died = Failed(
-            rank=self._reporter.rank,
-            at_ns=time.monotonic_ns(),
-            error="",
-            stack=self._stack or as_stack(page.stack if page else []),
-            position=position,
-            grown_bytes=self._memory.grown_bytes,
-        )
-        self._has_reported = True
-        self._reporter.send(died)
 
     def _frame(self) -> dict[str, Any] | list[Any] | None:
         """The next frame, a message or notes; None if the connection has ended. Raises OSError or ValueError."""

@@ -70,18 +70,18 @@ class Sender:
         self._link.put(JSON, json.dumps(hello).encode())
         self.thread = OwnThread(self._run)
         self._sampler = Sampler(trains, named_code) if lines and has_lock() else None
-        self._samples = OwnThread(self._sample) if self._sampler is not None else None
+        self._sampling = OwnThread(self._sample)
 
     def start(self) -> None:
         """Start the threads; the sending one sends Hello first. Raises RuntimeError if no thread can be started."""
         self.thread.start()
-        if self._samples is not None:
-            self._samples.start()
+        if self._sampler is not None:
+            self._sampling.start()
 
     def _sample(self) -> None:
-        assert self._sampler is not None
         try:
-            self._sampler.run()
+            if self._sampler is not None:
+                self._sampler.run()
         except Exception as error:
             self._over(error)
 
@@ -158,9 +158,9 @@ class Sender:
         """End the thread, send the remaining notes and `last`, and close the connection. last: a message about the end;
         None to send nothing more."""
         self._closing.set()
-        if self._sampler is not None and self._samples is not None:
+        if self._sampler is not None:
             self._sampler.close()
-            self._samples.has_ended_within(LAST_WORDS_S)
+            self._sampling.has_ended_within(LAST_WORDS_S)
         has_ended = self.thread.has_ended_within(LAST_WORDS_S)
         if last is not None and has_ended:
             self._send_last(last)
