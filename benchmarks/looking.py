@@ -46,7 +46,7 @@ from workers.aggregate import strategy_of
 from workers.aggregate.ddp import DDP
 from workers.aggregate.strategy import Strategy
 from workers.instruments.clock import Clock
-from workers.instruments.delays import RankDelays
+from workers.instruments.delays import Delays
 from workers.instruments.records import StepRecord
 from workers.instruments.reporter import Reporter
 from workers.rank.device import DeviceChoice
@@ -97,7 +97,7 @@ class Side(NamedTuple):
 
 def train_block(rank: int, ranks: int, side: Side) -> Block:
     """Train once."""
-    me = Rank(side.trial, rank, ranks, CPU, side.reporter, RankDelays((), rank, seed=0, warmup_steps=WARM_UP))
+    me = Rank(side.trial, rank, ranks, CPU, side.reporter, Delays((), rank, seed=0, warmup_steps=WARM_UP))
     progress = make_progress(me)
     plain, moments = progress.step, []
 

@@ -19,7 +19,7 @@ from ddptui.wire.messages import GATHER_OUTPUTS, Collective, Done, RankMessage, 
 from workers.instruments.clock import Clock
 from workers.instruments.cuda_clock import clock_of
 from workers.instruments.delays import Delays
-from workers.instruments.gpu import peak_bytes, peak_reserved_bytes
+from workers.instruments.gpu import memory_of
 from workers.instruments.progress import Progress, clock_accuracy, read_loss
 from workers.instruments.records import Slept, StepRecord
 from workers.instruments.reporter import Reporter
@@ -157,6 +157,8 @@ class ReplicaDelays(Delays):
     never."""
 
     def __init__(self, states: Sequence[ReplicaState]) -> None:
+        self._states: Sequence[ReplicaState] = ()  # a new object has no delays; the replicas keep theirs
+        super().__init__()
         self._states = states
 
     @property
@@ -217,9 +219,10 @@ class ReplicaProgress(Progress):
         """Report the end of each replica. Only replica 0 reports on the model, since there is only one."""
         for rank, state in enumerate(self._states):
             if rank > 0:
+                *_, peak, peak_reserved = memory_of(state.device)
                 done = msgspec.structs.replace(
                     done, correct=0, evaluated=0, parameters={}, buffers={}, checkpoint=None,
-                    peak_gpu_bytes=peak_bytes(state.device), peak_gpu_reserved_bytes=peak_reserved_bytes(state.device),
+                    peak_gpu_bytes=peak, peak_gpu_reserved_bytes=peak_reserved,
                 )  # fmt: skip
             message = msgspec.structs.replace(
                 done,

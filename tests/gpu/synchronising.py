@@ -14,7 +14,7 @@ from ddptui.wire.messages import RankMessage
 from workers.aggregate import strategy_of
 from workers.doctor.answers import last_line
 from workers.instruments.clock import Clock
-from workers.instruments.delays import RankDelays
+from workers.instruments.delays import Delays
 from workers.instruments.progress import Progress
 from workers.instruments.records import StepRecord
 from workers.instruments.reporter import Deferred, Reporter
@@ -73,7 +73,7 @@ def trials() -> Iterator[Trial]:
 def refusal(trial: Trial, device: torch.device) -> str:
     """What torch refused in the steps of a training, in one line; empty: nothing."""
     reporter = Silent()
-    me = Rank(trial, 0, 1, device, reporter, RankDelays((), 0, seed=0, warmup_steps=0))
+    me = Rank(trial, 0, 1, device, reporter, Delays((), 0, seed=0, warmup_steps=0))
     edges = Edges(reporter, begin=lambda: watch("error"), end=lambda: watch("default"))
     with tempfile.TemporaryDirectory() as folder:
         join(device, os.path.join(folder, "meet"))

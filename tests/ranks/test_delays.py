@@ -7,15 +7,15 @@ import pytest
 import torch
 
 from ddptui.config.trial import Bottleneck
-from workers.instruments.delays import RankDelays
+from workers.instruments.delays import Delays
 
 
-def delays(rank: int = 1, warmup_steps: int = 0, **fields: Any) -> RankDelays:
+def delays(rank: int = 1, warmup_steps: int = 0, **fields: Any) -> Delays:
     bottleneck = Bottleneck(**{"at": "forward", "ranks": (1,), "sleep_ms": 1.0, **fields})
-    return RankDelays((bottleneck,), rank, seed=3, warmup_steps=warmup_steps)
+    return Delays((bottleneck,), rank, seed=3, warmup_steps=warmup_steps)
 
 
-def walk(delays: RankDelays, steps: int, collectives: int = 2) -> list[int]:
+def walk(delays: Delays, steps: int, collectives: int = 2) -> list[int]:
     """Go through steps as the loop does; in which of them did it fire?"""
     fired = []
     for step in range(steps):
@@ -86,7 +86,7 @@ def test_new_delays_replace_the_old_ones() -> None:
 
 
 def test_a_slow_link_delays_nobody() -> None:
-    late = RankDelays((Bottleneck(at="link", ranks=(1,), mbit=1.0),), 1, seed=3, warmup_steps=0)
+    late = Delays((Bottleneck(at="link", ranks=(1,), mbit=1.0),), 1, seed=3, warmup_steps=0)
     late.start()
     assert walk(late, 1) == []
     assert (late.fired, late.taken()) == (0, ())
@@ -99,7 +99,7 @@ def test_a_device_finishes_before_its_rank_sleeps_which_is_not_asleep_meanwhile(
     """Else the delay would be hidden behind what is queued. A rank whose device never finishes sits in a collective,
     say: the console must not take that for a delay that was put in."""
     came: list[tuple[str, bool]] = []
-    late = RankDelays(
+    late = Delays(
         (Bottleneck(at="backward", ranks=(0,), sleep_ms=1.0),), 0, seed=0, warmup_steps=0, device=torch.device(device)
     )
 
@@ -122,7 +122,7 @@ def test_a_device_finishes_before_its_rank_sleeps_which_is_not_asleep_meanwhile(
 @pytest.mark.parametrize("length", ["20", -5, float("nan"), float("inf")])
 def test_a_delay_of_ones_own_that_returns_no_length_is_named(length: Any) -> None:
     own = Bottleneck(at="/lab/mine.py:late", ranks=(0,))
-    late = RankDelays((own,), 0, seed=0, warmup_steps=0, own=lambda _: lambda site, rank, step: length)
+    late = Delays((own,), 0, seed=0, warmup_steps=0, own=lambda _: lambda site, rank, step: length)
     late.begin(0)
     with pytest.raises(TypeError, match=r"'mine.py:late': it must return a length in ms, or None, but returned"):
         late.at("data")

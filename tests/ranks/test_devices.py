@@ -311,8 +311,7 @@ def test_a_peak_is_of_the_training_alone(monkeypatch: pytest.MonkeyPatch) -> Non
         peak[0] = 900
         return 0, 0
 
-    monkeypatch.setattr(evaluation, "peak_bytes", lambda _: peak[0])
-    monkeypatch.setattr(evaluation, "peak_reserved_bytes", lambda _: peak[0] + 1)
+    monkeypatch.setattr(evaluation, "memory_of", lambda _: (1, 2, peak[0], peak[0] + 1))
     monkeypatch.setattr(evaluation, "accuracy", accuracy)
     none: Any = []
     done = evaluation.evaluate(one_rank(Trial()), torch.nn.Linear(1, 1), none)

@@ -158,8 +158,11 @@ def test_a_gpu_that_is_lost_takes_no_thread_with_it(installed: Any, monkeypatch:
 def test_a_heartbeat_has_the_figures_of_the_ranks_own_gpu(installed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     installed(Nvml(f"GPU-{OWN}", f"GPU-{OTHER}"))
     first = torch.device("cuda", 0)  # the current one of the reporter's thread
-    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device=first: 100 + device.index)
-    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device=first: 200 + device.index)
+
+    def stats(device: torch.device = first) -> dict[str, int]:
+        return {"allocated_bytes.all.current": 100 + device.index, "reserved_bytes.all.current": 200 + device.index}
+
+    monkeypatch.setattr(torch.cuda, "memory_stats", stats)
     reporter = Reporter(1)
     before = reporter._beat(ProcessMeter())
     reporter.set_device(GPU)

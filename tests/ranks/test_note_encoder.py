@@ -1,7 +1,6 @@
-"""Notes become the numbers that a relay reads, as far as the device has come."""
+"""Notes become what a relay reads, as far as the device has come."""
 
-import math
-from array import array
+import marshal
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +12,7 @@ from workers.instruments.clock import Clock
 from workers.instruments.records import Call
 from workers.watch import encoder as module
 from workers.watch.encoder import NoteEncoder
-from workers.watch.notes import CODES, NONE, bits_of, loss_of
+from workers.watch.notes import CODES
 
 
 class Mark:
@@ -40,11 +39,11 @@ class Device(Clock):
 class Rank:
     def __init__(self, clock: Clock | None = None) -> None:
         self.notes: deque[Any] = deque()
-        self.names: dict[int, Any] = {}
-        self._encoder = NoteEncoder(self.notes, clock or Clock(), self.names.__setitem__)
+        self._encoder = NoteEncoder(self.notes, clock or Clock())
 
-    def encoded(self) -> list[int]:
-        return array("q", self._encoder.encode()).tolist()
+    def encoded(self) -> list[Any]:
+        encoded = self._encoder.encode()
+        return marshal.loads(encoded) if encoded else []  # type: ignore[no-any-return]
 
 
 def call(at: Any, ended: Any = None) -> Call:
@@ -55,26 +54,25 @@ def call(at: Any, ended: Any = None) -> Call:
     return made
 
 
-def test_notes_are_numbers_in_their_order_and_names_are_told_once() -> None:
+CALL = "all_reduce", 40, None, (0, 2), ()
+
+
+def test_notes_are_encoded_in_their_order() -> None:
     rank = Rank()
-    rank.notes.extend((CODES["data_begins"], 5, True, CODES["backward_begins"], 6, True, 0.25))
+    rank.notes.extend((CODES["data_begins"], 5, True, CODES["backward_begins"], 6, 0.25))
     rank.notes.append(call(7, 9))
-    rank.notes.append(call(8, 9))
-    loss = bits_of(0.25)
-    of_call = [CODES["collective"], 7, NONE, 0, 40, NONE, 1, 2, 0, 7, 7, 7, NONE, 9]
-    assert rank.encoded()[:21] == [CODES["data_begins"], 5, 1, CODES["backward_begins"], 6, 1, loss, *of_call]
-    assert rank.names == {0: "all_reduce", 1: (0, 2), 2: ()}
+    of_call = [CODES["collective"], 7, None, *CALL, 0, 7, 7, 7, None, 9]
+    assert rank.encoded() == [CODES["data_begins"], 5, True, CODES["backward_begins"], 6, 0.25, *of_call]
     assert rank.encoded() == []
-    assert (loss_of(loss), math.isnan(loss_of(bits_of(math.nan)))) == (0.25, True)
 
 
 def test_a_call_that_goes_on_is_told_and_its_end_once_it_has_ended() -> None:
     rank, late = Rank(), call(7)
     rank.notes.append(late)
-    assert rank.encoded() == [CODES["collective"], 7, 0, 0, 40, NONE, 1, 2, 0, 7, NONE, NONE, NONE, NONE]
+    assert rank.encoded() == [CODES["collective"], 7, 0, *CALL, 0, 7, None, None, None, None]
     assert rank.encoded() == []
     late.issued, late.awaited, late.ended, late.background = 8, 9, 10, True
-    assert rank.encoded() == [CODES["collective_ended"], 10, 0, 1, 8, 9, NONE, 10]
+    assert rank.encoded() == [CODES["collective_ended"], 10, 0, 1, 8, 9, None, 10]
     assert rank.encoded() == []
 
 
@@ -106,10 +104,10 @@ def test_on_a_device_notes_are_encoded_as_far_as_it_has_come() -> None:
     assert rank.encoded() == []
     device.at_ns = 21
     began = [CODES["data_begins"], 10, 1]
-    assert rank.encoded() == [*began, CODES["collective"], 20, 0, 0, 40, NONE, 1, 2, 0, 20, NONE, NONE, NONE, NONE]
+    assert rank.encoded() == [*began, CODES["collective"], 20, 0, *CALL, 0, 20, None, None, None, None]
     assert rank._encoder.has_more
     device.at_ns = 30
-    ended = [CODES["collective_ended"], 25, 0, 0, 20, 20, NONE, 25]
+    ended = [CODES["collective_ended"], 25, 0, 0, 20, 20, None, 25]
     assert rank.encoded() == [*ended, CODES["backward_ends"], 30, CODES["asleep"], 99, 0]
     assert not rank._encoder.has_more
 
@@ -127,9 +125,9 @@ def test_a_call_that_ends_while_the_notes_are_read_is_told_the_next_time() -> No
     device = Hasty()
     rank, device.at_ns = Rank(device), 21
     rank.notes.append(call(Mark(20), Mark(25)))
-    assert rank.encoded() == [CODES["collective"], 20, 0, 0, 40, NONE, 1, 2, 0, 20, NONE, NONE, NONE, NONE]
+    assert rank.encoded() == [CODES["collective"], 20, 0, *CALL, 0, 20, None, None, None, None]
     rank.notes.append(call(Mark(25), Mark(55)))
-    assert rank.encoded()[-7:] == [2, 0, 25, NONE, NONE, NONE, NONE]  # the call before has ended; at 31
+    assert rank.encoded()[-7:] == [(), 0, 25, None, None, None, None]  # the call before has ended; at 31
     assert rank.encoded() == []  # at 41, and 51 once the marks are read
     assert rank.encoded() == []
-    assert rank.encoded() == [CODES["collective_ended"], 55, 1, 0, 25, 25, NONE, 55]
+    assert rank.encoded() == [CODES["collective_ended"], 55, 1, 0, 25, 25, None, 55]

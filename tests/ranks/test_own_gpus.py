@@ -11,7 +11,7 @@ from torch import nn
 
 from ddptui.config.trial import Trial
 from ddptui.wire.messages import Nccl, OwnGpu, Ready
-from workers.instruments.delays import RankDelays
+from workers.instruments.delays import Delays
 from workers.instruments.reporter import Reporter
 from workers.rank.device import CPU, gpus_of, nccl_of
 from workers.rank.process import Rank
@@ -80,7 +80,7 @@ def test_of_another_backend_and_of_the_cpu_there_is_none(monkeypatch: pytest.Mon
 
 def test_a_rank_tells_it_all_before_its_first_step(monkeypatch: pytest.MonkeyPatch) -> None:
     group_of(monkeypatch, ProcessGroupNCCL2())
-    me = Rank(Trial(gpus_per_rank=2), 1, 2, GPU, Reporter(1), RankDelays((), 1, seed=0, warmup_steps=0), start_ns=5)
+    me = Rank(Trial(gpus_per_rank=2), 1, 2, GPU, Reporter(1), Delays((), 1, seed=0, warmup_steps=0), start_ns=5)
     message = ready(me, 7, 4, nn.Linear(2, 3), SampleWork(12.5, "tf32"))
     assert (message.rank, message.steps, message.batches, message.parameters, message.start_ns) == (1, 7, 4, 9, 5)
     assert (message.flops, message.precision, message.nccl) == (12.5, "tf32", Nccl("2.28.9", "ProcessGroupNCCL2"))
@@ -95,7 +95,7 @@ def test_a_replica_has_the_work_of_the_common_model_and_a_gpu_of_its_own() -> No
             self.heard = message
 
     ears = [Ear(0), Ear(1)]
-    states = [ReplicaState(ear, RankDelays((), rank, seed=0, warmup_steps=0)) for rank, ear in enumerate(ears)]
+    states = [ReplicaState(ear, Delays((), rank, seed=0, warmup_steps=0)) for rank, ear in enumerate(ears)]
     for rank, state in enumerate(states):
         state.device, state.start_ns = torch.device("cuda", rank), 10 * rank
     common = Ready(rank=0, at_ns=0, steps=3, parameters=9, flops=4.0, precision="bf16", gpus=gpus_of(GPU, 2))

@@ -16,9 +16,9 @@ from workers.watch.link import JSON, Link, framed
 from workers.watch.notes import VERSION
 
 PATIENCE_MS = 60_000
-HELLO = {"version": VERSION, "rank": 0, "world_size": 1, "at_ns": 1, "host": "here", "pid": 1, "device": "cpu"}
-HELLO |= {"threads": 1, "torch": "2.8.0", "backend": "gloo", "gpus": [["A GPU", "its-uuid"]], "nccl": None, "signs": 0}
-HELLO |= {"page": None}
+OWN = {"rank": 0, "world_size": 1, "at_ns": 1, "host": "here", "pid": 1, "device": "cpu", "threads": 1}
+OWN |= {"torch": "2.8.0", "backend": "gloo"}
+HELLO = {"version": VERSION, "hello": OWN, "gpus": [["A GPU", "its-uuid"]], "nccl": None, "signs": 0, "page": None}
 
 
 def test_a_rank_that_connected_before_the_end_is_heard(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from ddptui.wire.messages import RankMessage, Step, Tied
 from tests.support.worlds import one_rank
 from workers import replicas as module
 from workers.instruments.clock import Accuracy
-from workers.instruments.delays import RankDelays
+from workers.instruments.delays import Delays
 from workers.instruments.records import PhaseTimer, StepRecord
 from workers.instruments.reporter import Reporter
 from workers.replicas import (
@@ -31,9 +31,7 @@ MS = 1_000_000
 
 
 def states(count: int, *bottlenecks: Bottleneck) -> list[ReplicaState]:
-    return [
-        ReplicaState(Reporter(rank), RankDelays(bottlenecks, rank, seed=0, warmup_steps=0)) for rank in range(count)
-    ]
+    return [ReplicaState(Reporter(rank), Delays(bottlenecks, rank, seed=0, warmup_steps=0)) for rank in range(count)]
 
 
 def net() -> nn.Module:
@@ -129,7 +127,7 @@ class Said(Reporter):
 def simulated(monkeypatch: pytest.MonkeyPatch, *clocks: Simulated) -> tuple[ReplicaProgress, list[ReplicaState]]:
     """Replicas, each on a GPU of its own."""
     monkeypatch.setattr(module, "clock_of", lambda device: clocks[device.index])
-    nobody = [RankDelays((), rank, seed=0, warmup_steps=0) for rank in range(len(clocks))]
+    nobody = [Delays((), rank, seed=0, warmup_steps=0) for rank in range(len(clocks))]
     seen = [ReplicaState(Said(rank), nobody[rank], torch.device("cuda", rank)) for rank in range(len(clocks))]
     return ReplicaProgress(seen, warmup_steps=0), seen
 

@@ -26,7 +26,7 @@ from workers.aggregate import strategy_of
 from workers.instruments import hooks as module
 from workers.instruments import tap as tap_module
 from workers.instruments.clock import Clock
-from workers.instruments.delays import RankDelays
+from workers.instruments.delays import Delays
 from workers.instruments.hooks import METHODS
 from workers.instruments.progress import Progress, collective_messages
 from workers.instruments.records import Call, PhaseTimer, StepRecord
@@ -65,7 +65,7 @@ def learn(strategy: Any, rank: int, ranks: int, *bottlenecks: Bottleneck) -> lis
         bucket_mb=0.0001 if STRATEGIES[strategy].buckets else None,
     )  # fmt: skip
     listener = Listener(rank)
-    delays = RankDelays(bottlenecks, rank, seed=0, warmup_steps=0)
+    delays = Delays(bottlenecks, rank, seed=0, warmup_steps=0)
     me = Rank(trial, rank, ranks, torch.device("cpu"), Reporter(rank), delays)
     train(me, strategy_of(trial), listener)
     return listener.steps
@@ -76,7 +76,7 @@ def seen_by(calls: list[Call]) -> list[Collective]:
 
 
 def tapped(network: nn.Module | None = None, strategy: str = "all_reduce", *bottlenecks: Bottleneck) -> Tap:
-    delays = RankDelays(bottlenecks, dist.get_rank(), seed=0, warmup_steps=0)
+    delays = Delays(bottlenecks, dist.get_rank(), seed=0, warmup_steps=0)
     delays.begin(0)
     delays.at("forward")
     facts = STRATEGIES[strategy]
@@ -432,7 +432,7 @@ def test_by_the_hosts_clock_a_rank_is_where_its_loop_is_and_steps_are_not_kept()
     tap = by_the_clock(Clock())
     make_a_step(tap, Clock(), 5)
     assert tap.position() == Position()
-    assert not tap._steps._behind
+    assert not tap._behind
     tap.begin(PhaseTimer(Clock(), 6))
     assert tap.position() == Position(6)
     dist.all_reduce(torch.ones(1))
@@ -503,7 +503,7 @@ def test_without_instruments_it_is_attached_only_where_a_delay_must_go_in_before
 ) -> None:
     wait = dist.Work.wait
     trial = Trial(strategy=strategy, bottleneck=bottlenecks, instruments=instruments)
-    me = Rank(trial, 0, 1, torch.device("cpu"), Reporter(0), RankDelays(bottlenecks, 0, seed=0, warmup_steps=0))
+    me = Rank(trial, 0, 1, torch.device("cpu"), Reporter(0), Delays(bottlenecks, 0, seed=0, warmup_steps=0))
     tap = make_tap(me, nn.Linear(1, 1), Clock())
     assert (dist.Work.wait is not wait) == attached
     tap.close()

@@ -1,5 +1,6 @@
 """What the tap, the clock and the encoder make of a watched training on a GPU, which is simulated."""
 
+import marshal
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,17 +17,17 @@ from ddptui.wire.messages import Step
 from ddptui.wire.relay_file import Watching
 from tests.support.simulated_gpu import Event, Gpu, Stream, Work
 from tests.support.torches import BOTH_WAYS
-from workers.instruments import clock as page_locked
-from workers.instruments import hooks
-from workers.instruments.clock import UNKNOWN, OnItsWay
+from workers.instruments import cuda_clock, hooks
+from workers.instruments.clock import UNKNOWN
 from workers.instruments.cuda_clock import CudaClock, Mark
 from workers.instruments.gpu import ANOTHER, HOST, NCCL2, STOCK_NCCL, carrier_between_gpus, carrier_of
+from workers.instruments.page_locked import OnItsWay
 from workers.instruments.records import Call, PhaseTimer
 from workers.instruments.reporter import Reporter
 from workers.instruments.tap import Tap
 from workers.relay.steps import Steps
 from workers.watch.encoder import NoteEncoder
-from workers.watch.notes import CODES, NONE
+from workers.watch.notes import CODES
 
 MS = 1_000_000
 
@@ -41,7 +42,7 @@ class Rank:
         self.steps = Steps(
             0, Watching(), cast(Reporter, SimpleNamespace(send=self.sent.append)), at_ns=0, signs=0, over=lambda: None
         )
-        self._encoder = NoteEncoder(self.notes, clock, self.steps.name)
+        self._encoder = NoteEncoder(self.notes, clock)
         self.tap = Tap(clock, None, record=self.notes.append, held_up=self._held_up)
         self.tap.begin(PhaseTimer(clock))
 
@@ -66,14 +67,15 @@ class Rank:
         self.note("forward_begins", True, at=self.clock.come_home())
         forward()
         self.note("forward_ends", True)
-        self.note("backward_begins", False, None)
+        self.note("backward_begins", None)
         self.note("backward_ends")
         self.note("optimizer_begins", 1)
         self.note("optimizer_ends", 1)
 
     def encode(self) -> None:
         self.gpu.pass_(1000 * MS)
-        self.steps.read(iter(memoryview(self._encoder.encode()).cast("q")))
+        if notes := self._encoder.encode():
+            self.steps.read(iter(marshal.loads(notes)))
 
     def told(self) -> list[Step]:
         self.encode()
@@ -271,15 +273,12 @@ def test_an_event_that_cannot_be_read_costs_its_step_and_no_other(
 @pytest.mark.parametrize("between", [True, False])
 def test_a_call_of_which_a_moment_is_unknown_costs_its_step_and_no_other(rank: Rank, place: int, between: bool) -> None:
     """between: it is called after a step, as where metrics are averaged: then it belongs to the one that follows."""
-    moments: list[int] = [5, 6, 5, NONE, 7]
+    moments: list[int | None] = [5, 6, 5, None, 7]
     moments[place] = UNKNOWN
-    rank.steps.name(0, "all_reduce")
-    rank.steps.name(1, [])
-    rank.steps.name(2, [])
 
     def call() -> None:
         rank.encode()
-        rank.steps.read(iter([CODES["collective"], 5, NONE, 0, 64, NONE, 1, 2, 0, *moments]))
+        rank.steps.read(iter([CODES["collective"], 5, None, "all_reduce", 64, None, (), (), 0, *moments]))
 
     rank.step(lambda: None)
     if between:
@@ -293,7 +292,7 @@ def test_a_call_of_which_a_moment_is_unknown_costs_its_step_and_no_other(rank: R
 def test_a_loss_is_copied_when_the_stream_comes_there_and_read_once(
     clock: CudaClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(page_locked, "MOST", 1)
+    monkeypatch.setattr(cuda_clock, "MOST_KEPT", 1)
     loss = torch.tensor(2.5)
     kept = clock.keep(loss)
     loss.fill_(7.0)  # as where a graph is replayed
@@ -309,7 +308,7 @@ def test_a_loss_is_copied_when_the_stream_comes_there_and_read_once(
 def test_while_too_many_are_on_their_way_or_a_graph_is_captured_no_loss_is_kept(
     gpu: Gpu, clock: CudaClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(page_locked, "MOST", 2)
+    monkeypatch.setattr(cuda_clock, "MOST_KEPT", 2)
     kept = [clock.keep(torch.tensor(1.0)) for _ in range(3)]
     assert [isinstance(each, OnItsWay) for each in kept] == [True, True, False]
     clock.read(kept[0])
@@ -326,7 +325,7 @@ def test_a_batch_that_is_fetched_under_another_stream_is_fetched_before_forward(
         copies.push(behind_ms * MS)
         rank.note("data_begins", True)
         with gpu.on(copies):
-            rank.note("data_ends", 8, True, False, 0, NONE, 1)
+            rank.note("data_ends", 8, True, False, 0, None, 1)
         rank.step(lambda: gpu.main.push(50 * MS))
     told = rank.told()
     assert [step.phases_ns[1] for step in told] == [pytest.approx(50 * MS, abs=MS)] * 3

@@ -7,18 +7,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from workers.instruments.clock import Clock
-from workers.instruments.records import PhaseTimer
+from workers.instruments.records import Call, PhaseTimer
 from workers.watch.loop import FinishedStep, Loop
-
-
-class Ticking(Clock):
-    """A clock that only goes on where a test says so."""
-
-    at = 0
-
-    def now(self) -> int:
-        return self.at
 
 
 class Training:
@@ -36,12 +26,8 @@ class Training:
     """
 
     def __init__(self) -> None:
-        self.clock, self.called, self.seen = Ticking(), 0, list[FinishedStep]()
-        self.loop = Loop(self.clock, lambda: self.called, self._ended)
-
-    def _ended(self, cut: FinishedStep) -> None:
-        self.called -= cut.calls
-        self.seen.append(cut)
+        self.seen = list[FinishedStep]()
+        self.loop = Loop(0, self.seen.append)
 
     def calls(self, written: str) -> None:
         self._call(iter(re.findall(r"[a-z]\d*[-~!]*(?:@\d)?|[()]", written)))
@@ -70,7 +56,7 @@ class Training:
             case "f":
                 samples = None if "-" in written else 8
                 self.loop.data_begins(trains)
-                return [passes, lambda: self.loop.data_ends(samples, trains, "!" in written, which)]
+                return [passes, lambda: self.loop.data_ends(samples, trains, "!" in written, loader=which)]
             case "d":
                 self.loop.forward_begins(trains)
                 return [passes, lambda: self.loop.forward_ends(trains)]
@@ -81,14 +67,14 @@ class Training:
                 self.loop.optimizer_begins(which)
                 return [passes, lambda: self.loop.optimizer_ends(which)]
             case "r":
-                self.called += 1
+                self.loop.collective(Call("all_reduce", 8, None, (), False, 0, 0))
             case "u":
                 self.loop.stepped_unseen()
         self.passes(time)
         return []
 
     def passes(self, time: int) -> None:
-        self.clock.at += time
+        self.loop.at += time
 
     def figures(self, name: str) -> list[Any]:
         """Of each step."""
@@ -96,7 +82,7 @@ class Training:
             "samples": lambda cut: cut.samples,
             "losses": lambda cut: len(cut.losses),
             "epochs": lambda cut: cut.epoch,
-            "calls": lambda cut: cut.calls,
+            "calls": lambda cut: len(cut.calls),
             "numbers": lambda cut: cut.timer.step,
         }
         return [of_a_step[name](cut) for cut in self.seen]

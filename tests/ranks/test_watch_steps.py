@@ -9,7 +9,7 @@ from ddptui.wire.relay_file import Watching
 from workers.instruments.reporter import Reporter
 from workers.relay import steps
 from workers.relay.steps import Steps
-from workers.watch.notes import CODES, KINDS, LENGTHS, NONE, bits_of
+from workers.watch.notes import CODES, KINDS, LENGTHS
 
 
 class Rank:
@@ -21,7 +21,7 @@ class Rank:
         """a_step: so many batches make one."""
         self.sent, self.is_over, self._at_ns = list[Any](), False, 0
         self._batch, self._a_step = batches_before, a_step
-        self._notes: list[int] = []
+        self._notes: list[Any] = []
         self.steps = Steps(
             0, Watching(**{"skip": 2, **asked}), cast(Reporter, self), at_ns=0, signs=batches_before, over=self._end
         )
@@ -36,15 +36,15 @@ class Rank:
         for _ in range(batches):
             self._batch += 1
             self.note("data_begins", True)
-            self.note("data_ends", 8, True, False, self._batch, NONE, 1)
-            self.note("backward_begins", True, bits_of(1.0))
+            self.note("data_ends", 8, True, False, self._batch, None, 1)
+            self.note("backward_begins", 1.0)
             self.note("backward_ends")
             if self._batch % self._a_step == 0:
                 self.note("optimizer_begins", 1)
                 self.note("optimizer_ends", 1)
         self.read()
 
-    def note(self, call: str, *arguments: int) -> None:
+    def note(self, call: str, *arguments: Any) -> None:
         self._at_ns += 1
         assert LENGTHS[CODES[call]] == 2 + len(arguments)
         self._notes += [CODES[call], self._at_ns, *arguments]
@@ -106,7 +106,7 @@ def test_a_training_that_makes_no_step_is_let_go_before_it_fills_the_memory(monk
     monkeypatch.setattr(steps, "MOST_PHASES", 50)
     rank = Rank(0)
     for _ in range(30):
-        rank.note("backward_begins", False, 0)
+        rank.note("backward_begins", None)
         rank.note("backward_ends")
     with pytest.raises(ValueError, match="the rank made no optimizer step in 50 calls"):
         rank.read()
@@ -114,11 +114,9 @@ def test_a_training_that_makes_no_step_is_let_go_before_it_fills_the_memory(monk
 
 def test_a_call_that_ends_after_it_was_sent_is_the_steps_with_its_end() -> None:
     rank = Rank(0)
-    rank.steps.name(0, "all_reduce")
-    rank.steps.name(1, [0, 2])
-    rank.note("backward_begins", False, 0)
-    rank.steps.name(2, [["train.py", 44, "log_metrics", True]])
-    rank.note("collective", 5, 0, 400, NONE, 1, 2, True, 3, NONE, NONE, NONE, NONE)
+    rank.note("backward_begins", None)
+    line = (("train.py", 44, "log_metrics", True),)
+    rank.note("collective", 5, "all_reduce", 400, None, (0, 2), line, True, 3, None, None, None, None)
     rank.read()
     position = rank.steps.position()
     assert (position.kind, position.group, position.calls) == ("all_reduce", (0, 2), 1)
@@ -151,22 +149,13 @@ def test_delays_count_from_the_warm_up_on_and_stand_in_their_step() -> None:
     assert (done.bottleneck_fired, done.bottleneck_ns) == (2, 40)
 
 
-NO_LINE = 99  # number of the line of a collective, where it is not known
-
-
-def reduces(rank: Rank, *, kind: int = 0, group: int = 1, size: int = 400, ends: bool = True) -> None:
-    """The rank calls a collective, and waits for it at once. kind, group: as named in `named`."""
+def reduces(
+    rank: Rank, *, kind: str = "all_reduce", group: tuple[int, ...] = (0, 1), size: int = 400, ends: bool = True
+) -> None:
+    """The rank calls a collective, and waits for it at once."""
     now = rank._at_ns + 1
-    end = now if ends else NONE
-    rank.note("collective", 5, kind, size, NONE, group, NO_LINE, False, now, end, end, NONE, end)
-
-
-def named() -> Rank:
-    rank = Rank(0)
-    for number, name in enumerate(("all_reduce", [0, 1], "broadcast", [0, 2])):
-        rank.steps.name(number, name)
-    rank.steps.name(NO_LINE, [])
-    return rank
+    end = now if ends else None
+    rank.note("collective", 5, kind, size, None, group, (), False, now, end, end, None, end)
 
 
 def test_samples_stand_in_the_step_in_which_they_were_due_and_lines_are_told_once() -> None:
@@ -197,13 +186,13 @@ def test_names_of_code_are_made_safe_for_a_terminal() -> None:
 
 
 def test_its_position_numbers_the_unfinished_collective_within_its_group_over_all_steps() -> None:
-    rank = named()
+    rank = Rank(0)
     reduces(rank)
-    reduces(rank, group=3)
+    reduces(rank, group=(0, 2))
     rank.trains(1)
     assert (rank.steps.position().number, rank.steps.position().seq) == (None, 0)
     reduces(rank)
-    reduces(rank, kind=2, group=3, size=8, ends=False)
+    reduces(rank, kind="broadcast", group=(0, 2), size=8, ends=False)
     rank.read()
     position = rank.steps.position()
     assert (position.kind, position.group, position.seq, position.bytes) == ("broadcast", (0, 2), 2, 8)
@@ -213,7 +202,7 @@ def test_its_position_numbers_the_unfinished_collective_within_its_group_over_al
 
 
 def test_its_position_counts_the_collectives_since_the_last_step_until_the_next_one_begins() -> None:
-    rank = named()
+    rank = Rank(0)
     rank.trains(2)
     counts = []
     for _ in range(3):
@@ -222,8 +211,8 @@ def test_its_position_counts_the_collectives_since_the_last_step_until_the_next_
         counts.append(rank.steps.position().between)
     assert counts == [1, 2, 3]
     rank.note("data_begins", True)
-    rank.note("data_ends", 8, True, False, 3, NONE, 1)
-    rank.note("backward_begins", True, bits_of(1.0))
+    rank.note("data_ends", 8, True, False, 3, None, 1)
+    rank.note("backward_begins", 1.0)
     reduces(rank, ends=False)
     rank.read()
     position = rank.steps.position()
@@ -252,7 +241,7 @@ def test_its_position_counts_the_collectives_since_the_last_step_until_the_next_
 def test_a_rank_that_has_died_is_where_its_page_says_if_that_is_newer(
     page: tuple[int, ...], expected: Position | None
 ) -> None:
-    rank = named()
+    rank = Rank(0)
     reduces(rank)
     reduces(rank)
     rank.trains(2)
@@ -263,9 +252,9 @@ def test_a_rank_that_has_died_is_where_its_page_says_if_that_is_newer(
 
 
 def test_of_a_page_the_number_within_a_group_is_unknown_if_there_are_several() -> None:
-    rank = named()
+    rank = Rank(0)
     reduces(rank)
-    reduces(rank, group=3)
+    reduces(rank, group=(0, 2))
     rank.trains(1)
     position = rank.steps.last_position((1, 1, 3, KINDS.index("all_reduce"), 8, 1))
     assert (position.step, position.kind, position.seq) == (1, "all_reduce", 0)
@@ -281,12 +270,12 @@ def test_its_position_has_the_place_in_the_pass_over_the_data() -> None:
 
 
 def test_of_a_training_that_counts_several_optimizer_steps_as_one_the_page_gives_the_step() -> None:
-    rank = named()
+    rank = Rank(0)
     for _ in range(4):  # two optimizers a step, as of a GAN
         rank.note("data_begins", True)
-        rank.note("data_ends", 8, True, False, 1, NONE, 1)
+        rank.note("data_ends", 8, True, False, 1, None, 1)
         for optimizer in (1, 2):
-            rank.note("backward_begins", True, bits_of(1.0))
+            rank.note("backward_begins", 1.0)
             rank.note("backward_ends")
             rank.note("optimizer_begins", optimizer)
             rank.note("optimizer_ends", optimizer)

@@ -1,12 +1,12 @@
 """Runs a command as `ddptui watch` does, and takes what its processes send and write at their ends."""
 
 import json
+import marshal
 import os
 import socket
 import subprocess
 import sys
 import threading
-from array import array
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -69,14 +69,14 @@ class Watched:
                     body = file.read(length := int.from_bytes(head[1:], "big"))
                     if len(head) + len(body) < HEAD_BYTES + length:
                         break  # killed while it sent
-                    frames.append(json.loads(body) if head[:1] == JSON else {"numbers": array("q", body)})
+                    frames.append(json.loads(body) if head[:1] == JSON else {"notes": marshal.loads(body)})
                     hello = frames[0]
                     if self._kill and frames[-1].get("stack") and "ended_ns" not in frames[-1]:
                         for number in self._kill:
-                            os.kill(hello["pid"], number)
+                            os.kill(hello["hello"]["pid"], number)
             if hello:
-                self.frames[hello["rank"]] = frames
-                self.pages[hello["rank"]] = link.taken(hello["page"])
+                self.frames[hello["hello"]["rank"]] = frames
+                self.pages[hello["hello"]["rank"]] = link.taken(hello["page"])
 
     def failed(self) -> list[dict[str, Any]]:
         """The events of processes that failed."""

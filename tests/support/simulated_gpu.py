@@ -16,8 +16,7 @@ import numpy as np
 import pytest
 import torch
 
-from workers.instruments import clock as page_locked
-from workers.instruments import cuda_clock
+from workers.instruments import cuda_clock, page_locked
 
 CALL_NS = 2_000  # what any call into the driver takes the host
 START_NS = 5_000_000_000_000

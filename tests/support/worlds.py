@@ -8,7 +8,7 @@ import torch
 import torch.multiprocessing as mp
 
 from ddptui.config.trial import Trial
-from workers.instruments.delays import RankDelays
+from workers.instruments.delays import Delays
 from workers.instruments.reporter import Reporter
 from workers.rank.process import Rank
 
@@ -49,6 +49,6 @@ def one_rank(
     reporter: Reporter | None = None,
 ) -> Rank:
     """A rank in this process, whom nothing delays. ranks: None: as many as the trial has."""
-    delays = RankDelays((), number, seed=0, warmup_steps=0)
+    delays = Delays((), number, seed=0, warmup_steps=0)
     ranks = trial.world_size if ranks is None else ranks
     return Rank(trial, number, ranks, torch.device(device), reporter or Reporter(number), delays)

@@ -22,7 +22,8 @@ from torch import Tensor
 
 from ddptui.text.words import DRIFT_PPM
 
-from .clock import UNKNOWN, Accuracy, Clock, OnItsWay, PageLockedNumbers, captures_go_on
+from .clock import UNKNOWN, Accuracy, Clock
+from .page_locked import OnItsWay, PageLockedNumbers, captures_go_on
 from .shield import pass_on
 
 TIE_EVERY_NS = 200_000_000  # as often as the reporter sends
@@ -38,6 +39,7 @@ BASELINE_NS = 10_000_000_000  # minimum time over which the pace is measured, on
 WOBBLE_PPM = 5  # how much the pace may vary within two baselines
 MARGIN = 2  # the reported error is this many times the actual one, so that small changes need no new report
 PPM = 1e-6
+MOST_KEPT = 1_000  # numbers of one type that may be in transit
 MOST_MARKS = 100_000  # marks alive at a time: an event takes memory of the driver
 
 
@@ -215,14 +217,14 @@ class CudaClock(Clock):
         if self.is_capturing():
             return None
         if tensor.dtype not in self._kept:
-            self._kept[tensor.dtype] = PageLockedNumbers(tensor.dtype)
+            self._kept[tensor.dtype] = PageLockedNumbers(tensor.dtype, MOST_KEPT)
         return self._kept[tensor.dtype].copy(tensor)
 
     def read(self, number: "OnItsWay | Tensor | float") -> float:
         if isinstance(number, float):
             return number
         if isinstance(number, OnItsWay):
-            return number.read()
+            return float(number.read()[0])
         with torch.cuda.stream(self._side):  # a copy from the device waits only for its own stream
             return float(number.item())
 

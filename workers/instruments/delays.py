@@ -21,54 +21,25 @@ OwnDelay = Callable[[str, int, int], float | None]  # site, rank and step; retur
 
 
 class Delays:
-    """The interface that the loop calls wherever a delay may be injected. This class injects none."""
+    """The delays of one rank, which the loop calls wherever one may be injected. Counts those that really happened: at
+    `start` always, others after the warm-up."""
 
     fired = 0  # delays so far, without those of the warm-up
     slept_ns = 0  # their total length
 
-    @property
-    def asleep(self) -> bool:
-        """Whether a delay is in progress. Any thread may call this."""
-        return False
-
-    def set(self, bottlenecks: "tuple[Bottleneck, ...]") -> None:
-        """Replace the delays."""
-
-    def begin(self, step: int) -> None:
-        """A step begins."""
-
-    def end(self) -> None:
-        """The last step is over: inject no more delays."""
-
-    def at(self, site: "Site") -> None:
-        """Inject the delays that are due at this site of the current step."""
-
-    def before_collective(self) -> bool:
-        """Inject the delays that are due before the collective that follows. Returns whether there was one."""
-        return False
-
-    def taken(self) -> tuple[Slept, ...]:
-        """The delays since the last call: those of one step, if called once per step."""
-        return ()
-
-
-class RankDelays(Delays):
-    """The delays of one rank. Counts those that really happened: at `start` always, others after the warm-up."""
-
-    asleep = False
-
     def __init__(
         self,
-        bottlenecks: "tuple[Bottleneck, ...]",
-        rank: int,
+        bottlenecks: "tuple[Bottleneck, ...]" = (),
+        rank: int = 0,
         *,
-        seed: int,
-        warmup_steps: int,
+        seed: int = 0,
+        warmup_steps: int = 0,
         device: torch.device = torch.device("cpu"),  # noqa: B008  (it never changes)
         own: Callable[[str], OwnDelay] | None = None,
     ) -> None:
         """own: finds the user's own function that the site of a delay names; None: it cannot name one."""
         self._taken: list[Slept] = []
+        self._is_asleep = False
         self._find_own = own
         self._rank = rank
         self._device = device
@@ -78,7 +49,13 @@ class RankDelays(Delays):
         self._collectives: int | None = None  # collectives of this step's aggregation; None until forward is over
         self.set(bottlenecks)
 
+    @property
+    def asleep(self) -> bool:
+        """Whether a delay is in progress. Any thread may call this."""
+        return self._is_asleep
+
     def set(self, bottlenecks: "tuple[Bottleneck, ...]") -> None:
+        """Replace the delays."""
         # Without slow links, by which the network is late, not the rank.
         self._bottlenecks = [delay for delay in bottlenecks if self._rank in delay.ranks and delay.at != "link"]
         is_own = [delay for delay in self._bottlenecks if ":" in delay.at]
@@ -92,13 +69,16 @@ class RankDelays(Delays):
                 self._sleep("start", bottleneck)
 
     def begin(self, step: int) -> None:
+        """A step begins."""
         self._step = step
         self._collectives = None
 
     def end(self) -> None:
+        """The last step is over: inject no more delays."""
         self._step = None
 
     def at(self, site: "Site") -> None:
+        """Inject the delays that are due at this site of the current step."""
         if site == "forward":  # later collectives aggregate; in earlier ones DDP broadcasts its buffers and buckets
             self._collectives = 0
         for bottleneck in self._bottlenecks:
@@ -106,6 +86,7 @@ class RankDelays(Delays):
                 self._sleep(site, bottleneck)
 
     def before_collective(self) -> bool:
+        """Inject the delays that are due before the collective that follows. Returns whether there was one."""
         if not self._bottlenecks or self._step is None or self._collectives is None:  # not aggregating
             return False
         self._collectives += 1
@@ -117,6 +98,7 @@ class RankDelays(Delays):
         return delayed
 
     def taken(self) -> tuple[Slept, ...]:
+        """The delays since the last call: those of one step, if called once per step."""
         taken, self._taken = self._taken, []
         return tuple(taken)
 
@@ -132,13 +114,13 @@ class RankDelays(Delays):
         length_s = self._length_s(site, bottleneck)
         if length_s is None:
             return False
-        if self._device.type == "cuda":  # before `asleep`: waiting for a device that never finishes is not a delay
+        if self._device.type == "cuda":  # before `_is_asleep`: waiting for a device that never finishes is not a delay
             torch.cuda.current_stream(self._device).synchronize()
-        self.asleep = True
+        self._is_asleep = True
         begin = time.monotonic_ns()
         time.sleep(length_s)
         end = time.monotonic_ns()
-        self.asleep = False
+        self._is_asleep = False
         self._taken.append((site, begin, end))
         if self._step is None or self._step >= self.warmup_steps:
             self.fired += 1

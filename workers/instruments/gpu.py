@@ -11,6 +11,7 @@ from .shield import suppressed
 
 LONGEST_NAME = 100  # characters
 HOST, STOCK_NCCL, NCCL2, ANOTHER = "host", "ProcessGroupNCCL", "nccl2", "another"  # carriers of collectives
+MEMORY = tuple(f"{what}_bytes.all.{when}" for when in ("current", "peak") for what in ("allocated", "reserved"))
 _carriers: WeakKeyDictionary[Any, str] = WeakKeyDictionary()  # by group: the carrier between GPUs
 
 
@@ -44,29 +45,19 @@ def nccl_in_use(device: torch.device) -> tuple[str, str] | None:
     backend."""
     if dist.is_available() and dist.is_initialized() and device.type == "cuda":
         with suppressed(Exception):  # as above
-            return _nccl_of_group(device)
+            implementation = type(backend_of(device)).__name__
+            return (nccl_version(), implementation) if "NCCL" in implementation else None
     return None
 
 
-def used_bytes(device: torch.device) -> int | None:
-    """The GPU memory in bytes that this process's tensors use; None on the CPU."""
+def memory_of(device: torch.device) -> tuple[int | None, ...]:
+    """The GPU memory in bytes that this process's tensors use, and that torch has reserved, used or not; then the most
+    of both so far. Each is None on the CPU. Raises RuntimeError if a custom allocator does not report its memory."""
+    if device.type != "cuda":
+        return (None,) * len(MEMORY)
     # Pass the device: each thread has its own current device, and the reporter's thread may have the first GPU.
-    return torch.cuda.memory_allocated(device) if device.type == "cuda" else None
-
-
-def reserved_bytes(device: torch.device) -> int | None:
-    """The GPU memory in bytes that torch has reserved for tensors, used or not; None on the CPU."""
-    return torch.cuda.memory_reserved(device) if device.type == "cuda" else None
-
-
-def peak_bytes(device: torch.device) -> int | None:
-    """The most GPU memory in bytes that this process's tensors have used so far; None on the CPU."""
-    return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
-
-
-def peak_reserved_bytes(device: torch.device) -> int | None:
-    """The most GPU memory in bytes that torch has reserved so far; None on the CPU."""
-    return torch.cuda.max_memory_reserved(device) if device.type == "cuda" else None
+    stats = torch.cuda.memory_stats(device)
+    return tuple(stats.get(name, 0) for name in MEMORY)
 
 
 def carrier_between_gpus(group: Any) -> str:
@@ -101,10 +92,3 @@ def backend_of(device: torch.device, group: Any = None) -> Any:
 def nccl_version() -> str:
     """The version of this torch's NCCL, e.g. 2.28.9."""
     return ".".join(map(str, torch.cuda.nccl.version()))
-
-
-def _nccl_of_group(device: torch.device) -> tuple[str, str] | None:
-    implementation = type(backend_of(device)).__name__
-    if "NCCL" not in implementation:
-        return None
-    return nccl_version(), implementation

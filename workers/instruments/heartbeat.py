@@ -1,38 +1,31 @@
 """Measures a rank's process and its GPU for heartbeats. GPU figures come from NVML, the library of nvidia-smi."""
 
 import os
-import resource
-import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, TypeVar
+
+import psutil
 
 from ddptui.host.gpus import MJ_PER_J, MW_PER_W, answer, is_held_back
-from ddptui.wire.messages import Gpu, Heartbeat, LoaderWorker, Position, Stack
+from ddptui.wire.messages import Gpu, LoaderWorker
 
 T = TypeVar("T")
 LOADER_WORKER = "pt_data_worker"  # torch/utils/data/_utils/worker.py names its thread so
+ENDED = psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD
 MOST_CHILDREN, MOST_WORKERS = 1_000, 256
 UUID_PREFIXES = ("GPU", "MIG")  # NVML's prefix of the UUID of a whole GPU, or of a part of one
-
-
-class GpuMemory(NamedTuple):
-    """The GPU memory in bytes that torch holds in a process; None on the CPU."""
-
-    used: int | None = None  # in use by tensors
-    reserved: int | None = None  # reserved by torch, used or not
 
 
 class GpuMeter:
     """Reads the load of one GPU, by all processes. A reading may take milliseconds: too long for the training loop."""
 
-    def __init__(
-        self, uuid: Callable[[], str | None] = lambda: None, memory: Callable[[], GpuMemory] = GpuMemory
-    ) -> None:
-        """uuid: returns the GPU's UUID without NVML's prefix, or None if there is no GPU or CUDA does not provide it.
-        memory: returns the memory of the rank's process."""
-        self._uuid, self.memory = uuid, memory
+    def __init__(self, uuid: Callable[[], str | None] = lambda: None) -> None:
+        """uuid: returns the GPU's UUID without NVML's prefix, or None if there is no GPU or CUDA does not provide
+        it."""
+        self._uuid = uuid
 
     @cached_property
     def _handle(self) -> Any:
@@ -45,36 +38,33 @@ class GpuMeter:
 
 
 class ProcessMeter:
-    """Measures the CPU and memory use of a process on this host, with the standard library alone: psutil may be missing
-    in the training's environment."""
+    """Measures the CPU and memory use of a process on this host."""
 
     def __init__(self, pid: int | None = None) -> None:
         """pid: None for this process."""
-        self._pid = pid
-        self._before_s = time.monotonic(), self._used_s()
+        self._process: psutil.Process | None = None
+        with suppress(psutil.Error):  # it has ended
+            self._process = psutil.Process(pid)
+        self.cpu_percent()  # begins to count
 
     def cpu_percent(self) -> float:
-        """The CPU use of all threads of the process since the last call, in percent of one core."""
-        before_s, used_s = self._before_s
-        self._before_s = now_s, now_used_s = time.monotonic(), self._used_s()
-        return 100 * max(0.0, now_used_s - used_s) / max(now_s - before_s, 1e-9)
-
-    def _used_s(self) -> float:
-        """The CPU time of all threads of the process so far, in s; 0 once the process has ended."""
-        if self._pid is None:
-            return time.process_time()
-        try:  # proc(5): utime and stime are fields 14 and 15; field 2, the name, may contain spaces
-            fields = Path(f"/proc/{self._pid}/stat").read_text("ascii", "replace").rpartition(")")[2].split()
-            return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-        except (OSError, IndexError, ValueError):
-            return 0.0
+        """The CPU use of all threads of the process since the last call, in percent of one core; 0 once it has
+        ended."""
+        with suppress(psutil.Error):
+            return self._process.cpu_percent() if self._process is not None else 0.0
+        return 0.0
 
     def rss_bytes(self) -> int:
-        """The present resident memory of the process in bytes; on other systems than Linux, its peak."""
-        try:
-            return int(Path(f"/proc/{self._pid or 'self'}/statm").read_text().split()[1]) * resource.getpagesize()
-        except OSError:
-            return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss if self._pid is None else 0  # in bytes on macOS
+        """The present resident memory of the process in bytes; 0 once it has ended."""
+        with suppress(psutil.Error):
+            return self._process.memory_info().rss if self._process is not None else 0
+        return 0
+
+    def is_alive(self) -> bool:
+        """Whether the process runs, and is no zombie."""
+        with suppress(psutil.Error):
+            return self._process is not None and self._process.status() not in ENDED
+        return False
 
 
 class LoaderMeter:
@@ -93,47 +83,23 @@ class LoaderMeter:
             children = [pid for file in tasks.glob("*/children") for pid in map(int, file.read_text().split())]
         except OSError:
             return ()
-        states = {pid: state for pid in children[:MOST_CHILDREN] if (state := self._state(pid))}
+        states = {pid: state for pid in children[:MOST_CHILDREN] if (state := worker_state(pid))}
         known = {pid: meter for pid, meter in self._meters.items() if pid in states}
         new = [pid for pid in states if pid not in known][: MOST_WORKERS - len(known)]
         self._meters = known | {pid: ProcessMeter(pid) for pid in new}  # of these, the next call knows the CPU time
         return tuple(LoaderWorker(meter.cpu_percent(), states[pid]) for pid, meter in known.items())
 
-    def _state(self, pid: int) -> Literal["running", "disk", "asleep"] | None:
-        try:
-            name, _, fields = Path(f"/proc/{pid}/stat").read_text("ascii", "replace").partition("(")[2].rpartition(")")
-        except OSError:
-            return None
-        state = fields.split()[0] if fields.split() else "Z"
-        if name != LOADER_WORKER or state in "ZX":
-            return None
-        return "running" if state == "R" else "disk" if state == "D" else "asleep"
 
-
-def heartbeat(
-    rank: int,
-    process: ProcessMeter,
-    loaders: LoaderMeter,
-    meter: GpuMeter,
-    dropped: int,
-    position: Position,
-    stack: Stack = (),
-) -> Heartbeat:
-    """A rank's heartbeat. dropped: the number of messages for which its queue had no room."""
-    memory = meter.memory()
-    return Heartbeat(
-        rank=rank,
-        at_ns=time.monotonic_ns(),
-        cpu_percent=process.cpu_percent(),
-        rss_bytes=process.rss_bytes(),
-        gpu_bytes=memory.used,
-        gpu_reserved_bytes=memory.reserved,
-        gpu=meter.read(),
-        dropped=dropped,
-        position=position,
-        stack=stack,
-        loaders=loaders.read(),
-    )
+def worker_state(pid: int) -> Literal["running", "disk", "asleep"] | None:
+    """What a DataLoader worker does; None if the process has ended, or is no worker."""
+    try:
+        process = psutil.Process(pid)
+        name, status = process.name(), process.status()
+    except psutil.Error:
+        return None
+    if name != LOADER_WORKER or status in ENDED:
+        return None
+    return "running" if status == psutil.STATUS_RUNNING else "disk" if status == psutil.STATUS_DISK_SLEEP else "asleep"
 
 
 @cache

@@ -212,7 +212,7 @@ def _wrap(owner: type, name: str, begin: Callable[..., Any], end: Callable[..., 
     method: Any = vars(owner)[name]
 
     @wraps(method)
-    def told(self: Any, *arguments: Any, **options: Any) -> Any:
+    def call_and_record(self: Any, *arguments: Any, **options: Any) -> Any:
         begun = begin(self, *arguments, **options)
         result = method(self, *arguments, **options)
         if begun is not None:
@@ -220,7 +220,7 @@ def _wrap(owner: type, name: str, begin: Callable[..., Any], end: Callable[..., 
         return result
 
     # C++ compares name and first argument: if they differed, it would call this as an override of its own method.
-    wrapped: Any = told
+    wrapped: Any = call_and_record
     wrapped.__code__ = wrapped.__code__.replace(co_name=name)
     setattr(owner, name, keep(wrapped))
     return partial(setattr, owner, name, method)
@@ -253,16 +253,16 @@ def _wrap_groups(tap: Recorder, keep: Wrapper) -> list[Undo]:
 def _before_method(tap: Recorder, kind: str, group: Any, *arguments: Any, **options: Any) -> tuple[Call, bool] | None:
     """Record a call of a method. Returns its record, and whether it runs in the background; None between two steps."""
     passed = (*arguments, *options.values())
-    terms = passed[-1] if passed else None
+    settings = passed[-1] if passed else None
     root = -1
     if kind in POINT_TO_POINT:
         root = passed[1] if len(passed) == 3 else -1  # receiving from any rank takes only tensors and a tag
     elif kind in ROOTED:
-        root = terms if isinstance(terms, int) else getattr(terms, "rootRank", 0)
+        root = settings if isinstance(settings, int) else getattr(settings, "rootRank", 0)
     ranks = _ranks(group)
     tensors = passed[1:2] if kind in OUTPUT_FIRST else passed[:1]
     call = tap.before(kind, _size(tensors), _global_rank(root, ranks), ranks, _carrier(tap, group, tensors))
-    return None if call is None else (call, bool(getattr(terms, "asyncOp", True)))
+    return None if call is None else (call, bool(getattr(settings, "asyncOp", True)))
 
 
 def _ranks(group: Any) -> tuple[int, ...]:
@@ -336,11 +336,11 @@ def _wrap_streams(tap: Recorder, keep: Wrapper) -> list[Undo]:
     shield = partial(shielded, fail=tap.fail)
     cuda = torch.cuda
     waits = (cuda.Event, "wait"), (cuda.Event, "synchronize"), (cuda.Stream, "synchronize")
-    ways = (
+    wrapped = (
         *((owner, name, shield(before), shield(after)) for owner, name in waits),
         (dist.ProcessGroup, "_end_coalescing", begins, shield(together)),
     )
-    return [_wrap(*way, keep) for way in ways if way[1] in vars(way[0])]
+    return [_wrap(*each, keep) for each in wrapped if each[1] in vars(each[0])]
 
 
 def _wrap_forward_of_ddp(tap: Recorder, keep: Wrapper) -> Undo:

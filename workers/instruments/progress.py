@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 LOG_EVERY = 20  # steps between two lines in the log
 MOST_SAMPLES = 10_000
 PLACES = {part: place for place, part in enumerate(PARTS)}
-USUAL_ORDER = (0, 1, 2, 3, 4)
+PLAIN_ORDER = (0, 1, 2, 3, 4)
 UNKNOWN = Scheduled()
 
 
@@ -144,7 +144,7 @@ class Progress:
             phases_ns=(lengths[0], lengths[1], lengths[2], lengths[3], lengths[4]),
             samples=record.samples,
             loss=loss if math.isfinite(loss) else None,
-            order=order if is_plain else USUAL_ORDER,
+            order=order if is_plain else PLAIN_ORDER,
             pieces=() if is_plain else pieces,
             collectives=collective_messages(record.calls, of_calls, buckets=record.buckets, line=self._line),
             slept=tuple(Slept(*delay) for delay in record.slept),

@@ -4,6 +4,7 @@ A moment is a mark of the rank's clock: nanoseconds on the CPU, an event on a GP
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .clock import Clock
@@ -36,54 +37,26 @@ class PhaseTimer:
             self.forward_is_over = True
 
 
+@dataclass(slots=True, eq=False)
 class Call:
     """One call of a collective. Its moments are those of wire.messages.Collective."""
 
-    __slots__ = (
-        "aside",
-        "awaited",
-        "background",
-        "by",
-        "called",
-        "ended",
-        "enter",
-        "forward_is_over",
-        "group",
-        "issued",
-        "kind",
-        "line",
-        "notified",
-        "root",
-        "size",
-        "thread",
-    )
-
-    # Kept short, since other ranks wait for the loop meanwhile.
-    def __init__(
-        self,
-        kind: str,
-        size: int,
-        root: int | None,
-        group: tuple[int, ...],
-        forward_is_over: bool,
-        called: Any,
-        enter: Any,
-        by: str = "",
-    ) -> None:
-        """size: bytes. forward_is_over: whether the step's forward was over at the call. by: what carries the
-        collective (gpu.carrier_of); empty if the rank's clock is the host's."""
-        self.kind, self.size, self.root, self.group = kind, size, root, group
-        self.forward_is_over, self.called, self.enter = forward_is_over, called, enter
-        self.by = by
-        self.line: Any = ()  # the line of the user's code that called it, and its callers, if looked at
-        self.background = False  # whether the rank continues meanwhile
-        self.aside = False  # whether it is on another stream than the loop's, which may wait for it later
-        self.thread = 0  # the thread that issued it, if it runs in the background
-        # notified: when torch called back at its end, if asked to; may be late. ended: when it has ended at the latest.
-        self.issued: Any = None
-        self.awaited: Any = None
-        self.notified: Any = None
-        self.ended: Any = None
+    kind: str
+    size: int  # bytes
+    root: int | None
+    group: tuple[int, ...]
+    forward_is_over: bool  # whether the step's forward was over at the call
+    called: Any
+    enter: Any
+    by: str = ""  # what carries the collective (gpu.carrier_of); empty if the rank's clock is the host's
+    line: Any = ()  # the line of the user's code that called it, and its callers, if looked at
+    background: bool = False  # whether the rank continues meanwhile
+    aside: bool = False  # whether it is on another stream than the loop's, which may wait for it later
+    thread: int = 0  # the thread that issued it, if it runs in the background
+    issued: Any = None
+    awaited: Any = None
+    notified: Any = None  # when torch called back at its end, if asked to; may be late
+    ended: Any = None  # when it has ended at the latest
 
     def moments(self) -> list[Any]:
         """The five moments, in the order that `collective_messages` expects."""

@@ -21,7 +21,7 @@ from ddptui.wire.messages import Echo, Failed, Heartbeat, Hello, Pause, Position
 from ddptui.wire.records import Alive, ConsoleMessage, LastStep, Look, Probe, SetBottleneck, Stop
 
 from .clock import LOOK_EVERY_MS, NS_PER_MS, SEND_EVERY_MS, STOOD_STILL_MS
-from .heartbeat import GpuMemory, GpuMeter, LoaderMeter, ProcessMeter, heartbeat
+from .heartbeat import GpuMeter, LoaderMeter, ProcessMeter
 from .output import print_line
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ MOST_A_FRAME = 1_000  # messages per frame
 MOST_FRAMES_UNREAD = 16  # frames that the console has not read; further messages wait in the queue
 LAST_WORDS_S = 2.0  # timeout for the console to receive the last messages
 STAYS_S = 1.0  # how long a rank lives after Stop: its end makes the launcher kill the others, which may still write
-USUAL_SILENCE_S = 300.0  # default timeout for messages from the console
+DEFAULT_SILENCE_S = 300.0  # default timeout for messages from the console
 
 Deferred = Callable[[], Sequence[RankMessage] | None]  # returns messages, or None while they are not known
 
@@ -48,12 +48,12 @@ class Reporter:
         heartbeat: bool = True,
         stop: Callable[[str], None] | None = None,
         of: int | None = None,
-        way: Mapping[str, str] = os.environ,
+        console: Mapping[str, str] = os.environ,
     ) -> None:
         """heartbeat: whether to send heartbeats and pauses. stop: called in the reporter's thread, with the reason,
         when the console requests an end or is gone; by default the process ends. of: the rank's process, if this one
-        reports for it; the rank's process then reports its own pauses. way: the environment variables that say how to
-        reach the console."""
+        reports for it; the rank's process then reports its own pauses. console: the environment variables that say how
+        to reach the console."""
         self.rank = rank
         self._beats = heartbeat
         self._stop = self._on_stop = stop or end_process
@@ -68,29 +68,31 @@ class Reporter:
         self._given_up = False
         self._has_failed = False  # whether a deferred message has failed
         self.command: SetBottleneck | None = None  # the console's latest, until the loop takes it between two steps
+        self.bottleneck: Callable[[SetBottleneck], object] = self._keep  # called by the thread with a new one
         self.look: Callable[[Look], object] = lambda _: None  # called by the thread when the console sends a Look
         self.last_step: int | None = None  # the training's last step, once the console has sent it
         self.position: Callable[[], Position] = Position  # returns the rank's position
         self.stack: Callable[[], Stack] = tuple  # returns the rank's stack, while it makes no calls
-        self.before_sending: Callable[[], object] = list  # called by the thread; may still queue messages
-        self.meter = GpuMeter()  # replaced once the rank's device is known
+        # These two are replaced once the rank's device is known.
+        self.meter = GpuMeter()
+        self.gpu_memory: Callable[[], Sequence[int | None]] = lambda: (None, None)  # used, and reserved
         self._last_received = time.monotonic()
         self._queue: deque[RankMessage | Deferred] = deque()
         self._unsent: list[RankMessage] = []  # messages taken from the queue, and the thread's own
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None  # None without a console: `send` then processes messages at once
-        self.is_heard = HUB in way
+        self.is_heard = HUB in console
         if self.is_heard:
-            self._thread = threading.Thread(target=self._run, args=(way,), name="reporter", daemon=True)
+            self._thread = threading.Thread(target=self._run, args=(console,), name="reporter", daemon=True)
             self._thread.start()
 
     def set_device(self, device: "torch.device") -> None:
         """Set the rank's device, which is a device of this process."""
         import torch  # late, as above
 
-        from .gpu import reserved_bytes, used_bytes, uuid_of
+        from .gpu import memory_of, uuid_of
 
-        self.meter = GpuMeter(partial(uuid_of, device), lambda: GpuMemory(used_bytes(device), reserved_bytes(device)))
+        self.meter, self.gpu_memory = GpuMeter(partial(uuid_of, device)), partial(memory_of, device)
         if device.type == "cuda" and self._thread is not None:
             # The thread queries events of the device. Without this it would use the first GPU, where CUDA would take
             # some hundred MB for each rank.
@@ -125,10 +127,10 @@ class Reporter:
         else:
             self._flush(self._take)
 
-    def _run(self, way: Mapping[str, str]) -> None:
+    def _run(self, console: Mapping[str, str]) -> None:
         context = zmq.Context()
-        socket = _connect(context, way)
-        silence_s = float(way.get(SILENCE_S, USUAL_SILENCE_S))
+        socket = _connect(context, console)
+        silence_s = float(console.get(SILENCE_S, DEFAULT_SILENCE_S))
         process = ProcessMeter(self._of)
         next_beat = time.monotonic() + BEAT_EVERY_S
         next_send_ms = 0
@@ -141,7 +143,6 @@ class Reporter:
                 self._stop(f"no message from the console for {silence_s:g} s: it is stopped, or cannot be reached")
             woke_ns = time.monotonic_ns()
             if woke_ns // NS_PER_MS >= next_send_ms:
-                self.before_sending()
                 self._send(socket)
                 next_send_ms = (woke_ns // NS_PER_MS // SEND_EVERY_MS + 1) * SEND_EVERY_MS
             if self._beats and self._known:  # the console ignores ranks that have not sent Hello
@@ -156,7 +157,20 @@ class Reporter:
         context.term()
 
     def _beat(self, process: ProcessMeter) -> Heartbeat:
-        return heartbeat(self.rank, process, self._loaders, self.meter, self.dropped, self.position(), self.stack())
+        used, reserved, *_ = self.gpu_memory()
+        return Heartbeat(
+            rank=self.rank,
+            at_ns=time.monotonic_ns(),
+            cpu_percent=process.cpu_percent(),
+            rss_bytes=process.rss_bytes(),
+            gpu_bytes=used,
+            gpu_reserved_bytes=reserved,
+            gpu=self.meter.read(),
+            dropped=self.dropped,
+            position=self.position(),
+            stack=self.stack(),
+            loaders=self._loaders.read(),
+        )
 
     def _note_pause(self, due_ns: int, woke_ns: int) -> None:
         begin_ns = due_ns - LOOK_EVERY_MS * NS_PER_MS // 2  # a guess: half an interval before it was due
@@ -218,11 +232,14 @@ class Reporter:
             case Stop(why=why):
                 self._on_stop(f"stopped by the console: {why}")
             case SetBottleneck() as command:
-                self.command = command
+                self.bottleneck(command)
             case LastStep(step=step):
                 self.last_step = step
             case Look() as look:
                 self.look(look)
+
+    def _keep(self, command: SetBottleneck) -> None:
+        self.command = command
 
     def _call(self, deferred: Deferred) -> Sequence[RankMessage] | None:
         """The messages of a deferred message; none if it fails, as all do after the device has failed."""
@@ -236,14 +253,14 @@ class Reporter:
             return []
 
 
-def _connect(context: zmq.Context[zmq.Socket[bytes]], way: Mapping[str, str]) -> zmq.Socket[bytes]:
+def _connect(context: zmq.Context[zmq.Socket[bytes]], console: Mapping[str, str]) -> zmq.Socket[bytes]:
     socket = context.socket(zmq.DEALER)
     socket.setsockopt(zmq.LINGER, int(LAST_WORDS_S * 1000))  # ms that term() waits for unsent messages
     socket.setsockopt(zmq.MAXMSGSIZE, MOST_BYTES_A_FRAME)
     socket.setsockopt(zmq.SNDHWM, MOST_FRAMES_UNREAD)
-    if KEYS_VARIABLE in way:  # the console is on another host
-        use_keys(socket, PeerKeys.read(way[KEYS_VARIABLE]))
-    socket.connect(way[HUB])
+    if KEYS_VARIABLE in console:  # the console is on another host
+        use_keys(socket, PeerKeys.read(console[KEYS_VARIABLE]))
+    socket.connect(console[HUB])
     return socket
 
 

@@ -121,7 +121,7 @@ class Sampler:
         self._names: dict[int, tuple[CodeType, Named]] = {}
         self._lines: dict[tuple[int, int], int] = {}
         self._taken = self._collections = 0
-        self._usual_held_ns = 0.0
+        self._mean_held_ns = 0.0
 
     def run(self) -> None:
         """Take samples until `close`, or until the thread has ended."""
@@ -209,10 +209,10 @@ class Sampler:
         if held_ns < PUNCTUAL_NS and self._taken % LOOK_AT_COLLECTIONS:
             return False
         before, self._collections = self._collections, collections()
-        limit_ns = HELD_NS if self._usual_held_ns < HELD_NS / 2 else HELD_BY_PYTHON_NS
+        limit_ns = HELD_NS if self._mean_held_ns < HELD_NS / 2 else HELD_BY_PYTHON_NS
         if self._collections > before:
             return held_ns > limit_ns
-        self._usual_held_ns += (min(held_ns, HELD_BY_PYTHON_NS) - self._usual_held_ns) / 10
+        self._mean_held_ns += (min(held_ns, HELD_BY_PYTHON_NS) - self._mean_held_ns) / 10
         return False
 
 
@@ -228,9 +228,12 @@ def frames_of(ident: int, depth: int = DEPTH) -> Frames:
     if sys.version_info[:2] != (3, 11) or gc.get_count()[0] + OBJECTS_A_FRAME * depth < gc.get_threshold()[0]:
         return [*read]
     found: Frames = []
-    ways: Any = {True: (gc.disable, partial(found.extend, read), gc.enable), False: (partial(found.extend, read),)}
-    way = chain.from_iterable(map(ways.__getitem__, map(_call, (gc.isenabled,))))
-    deque(map(_call, way), 0)
+    by_enabled: Any = {
+        True: (gc.disable, partial(found.extend, read), gc.enable),
+        False: (partial(found.extend, read),),
+    }
+    steps = chain.from_iterable(map(by_enabled.__getitem__, map(_call, (gc.isenabled,))))
+    deque(map(_call, steps), 0)
     return found
 
 

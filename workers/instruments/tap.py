@@ -35,7 +35,6 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from .calls import CallsBySteps
 from .clock import Clock
 from .gpu import HOST, NCCL2, STOCK_NCCL
 from .hooks import attach, attach_to_new_groups
@@ -85,8 +84,9 @@ class Tap:
         self._is_asleep = is_asleep
         self._is_ddp = False
         self._timer: PhaseTimer | None = None  # None between two steps, when nothing is recorded
-        self._steps = CallsBySteps(clock)
-        self._record = record or self._steps.calls.append
+        self._calls: list[Call] = []  # of this step: always this list object, since we keep its `append`
+        self._behind: deque[tuple[PhaseTimer, list[Call]]] = deque()  # earlier steps, which the device has not finished
+        self._record = record or self._calls.append
         self._works: dict[int, tuple[ref[dist.Work], Call]] = {}  # by Python's id, which is reused once a work is gone
         # By thread: its last work, kept until Python receives it. If we dropped it, Python would get another object.
         self._last_works: dict[int, dist.Work] = {}
@@ -118,7 +118,7 @@ class Tap:
 
     def close(self) -> None:
         """Detach from torch, and record no more calls. The hooks may call this."""
-        self._timer = self._steps.timer = None
+        self._timer = None
         self._works.clear()
         self._last_works.clear()
         self._last_grouped.clear()
@@ -128,7 +128,7 @@ class Tap:
 
     def forget(self) -> None:
         """After a fork: record no more calls, query no device, and free nothing that belongs to a device."""
-        self._timer = self._steps.timer = None
+        self._timer = None
         self._is_ddp = False
         self._unsettled = deque()
 
@@ -143,7 +143,7 @@ class Tap:
         """Record calls from now on: a step begins."""
         if self._has_failed:
             return
-        self._timer = self._steps.timer = timer
+        self._timer = timer
 
     def settle(self) -> None:
         """torch DDP has just returned, after waiting in C++ for all operations that it had issued there."""
@@ -169,9 +169,15 @@ class Tap:
         if self._check is not None and self._timer is not None:
             self._check(None, self._timer.step)
         self.renew()
+        calls = self._calls[:]
+        self._calls.clear()
+        if self._timer is not None:
+            self._behind.append((self._timer, calls))
+        while self._behind and self._clock.reached(self._behind[0][0].moments[-1]):
+            self._behind.popleft()
         self._timer = None
         self._works = {}
-        return self._steps.cut(len(self._steps.calls), None)
+        return calls
 
     def renew(self) -> None:
         """Forget finished calls: a step has ended, or may have."""
@@ -186,8 +192,14 @@ class Tap:
         self._works = {key: (work, call) for key, (work, call) in works if call.ended is None and work() is not None}
 
     def position(self) -> "Position":
-        """The position of the rank's device, which may be steps behind its loop."""
-        return self._steps.position(asleep=self._is_asleep())
+        """The position of the rank's device, which may be steps behind its loop. Any thread may call this."""
+        from .positions import position_of  # late: a watched process may lack msgspec
+
+        timer, calls = self._timer, list(self._calls)  # copies, since the loop continues
+        behind = [step for step in list(self._behind) if not self._clock.reached(step[0].moments[-1])]
+        if behind:
+            timer, calls = behind[0]
+        return position_of(timer, calls, self._clock, asleep=self._is_asleep())
 
     def before(self, kind: str, size: int, root: int | None, group: tuple[int, ...], by: str = "") -> Call | None:
         """Record that a collective is called. by: what carries it; empty if the clock is the host's. Returns the

@@ -22,7 +22,7 @@ from ddptui.config.values import from_arguments
 from ddptui.host.machine import available_cores, own_clock
 from ddptui.wire.connection import HUB, LINKS, LOGS, TOKEN
 from ddptui.wire.messages import VERSION, Failed, Hello, Position
-from workers.instruments.delays import Delays, RankDelays
+from workers.instruments.delays import Delays
 from workers.instruments.progress import as_stack
 from workers.instruments.reporter import Reporter
 from workers.own_code import load_own
@@ -113,10 +113,10 @@ def log_error(error: BaseException, trial: Trial) -> None:
     print("".join(shown.format()), end="", file=sys.stderr)
 
 
-def make_delays(trial: Trial, rank: int, device: torch.device) -> RankDelays:
+def make_delays(trial: Trial, rank: int, device: torch.device) -> Delays:
     """The delays of one rank, or of one replica."""
     own, seed, warmup = partial(load_own, "bottleneck"), trial.seed, trial.warmup_steps
-    return RankDelays(trial.bottleneck, rank, seed=seed, warmup_steps=warmup, device=device, own=own)
+    return Delays(trial.bottleneck, rank, seed=seed, warmup_steps=warmup, device=device, own=own)
 
 
 def enter_network(rank: int) -> None:

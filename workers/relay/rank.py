@@ -1,25 +1,25 @@
 """One rank's connection to the relay: converts the rank's notes to the messages that ranks send to the console."""
 
 import json
+import marshal
 import socket
 import struct
 import threading
 import time
-from array import array
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from ddptui.host.machine import own_clock
 from ddptui.wire.connection import TOKEN
-from ddptui.wire.messages import VERSION, Failed, Hello, Nccl, OwnGpu, Ready, Stack, Stood
+from ddptui.wire.messages import VERSION, Failed, Hello, Nccl, OwnGpu, Position, Ready, Stack, Stood
+from ddptui.wire.records import SetBottleneck
 from ddptui.wire.relay_file import Watching
-from workers.instruments.heartbeat import GpuMemory, GpuMeter, ProcessMeter
+from workers.instruments.heartbeat import GpuMeter, ProcessMeter
 from workers.instruments.reporter import Reporter
-from workers.relay.steps import Steps, places
+from workers.relay.steps import Steps, as_stack
 from workers.watch.link import HEAD_BYTES, JSON, LastCall, taken
 from workers.watch.notes import VERSION as NOTES_VERSION
 
@@ -32,11 +32,11 @@ class WatchedRank:
     """Reads one rank's frames in a thread of its own, until either end closes the connection."""
 
     def __init__(
-        self, connection: socket.socket, way: Mapping[str, str], asked: Watching, note: Callable[[str], None]
+        self, connection: socket.socket, console: Mapping[str, str], asked: Watching, note: Callable[[str], None]
     ) -> None:
-        """way: the environment variables that say how to reach the console. asked: what to watch. note: called with the
-        reason why the rank is no longer watched."""
-        self._connection, self._way, self._asked, self._note = connection, way, asked, note
+        """console: the environment variables that say how to reach the console. asked: what to watch. note: called with
+        the reason why the rank is no longer watched."""
+        self._connection, self._console, self._asked, self._note = connection, console, asked, note
         self._lock = threading.Lock()  # protects the steps: the reporter's thread reads the position
         self._reporter: Reporter | None = None
         self._has_reported = False  # whether the last message was sent
@@ -58,7 +58,7 @@ class WatchedRank:
                 self._read_all()
         except OSError:
             pass  # the rank was killed before it sent anything
-        except (ValueError, LookupError, TypeError, RecursionError, AttributeError) as error:
+        except (ValueError, LookupError, TypeError, RecursionError, AttributeError, EOFError) as error:
             self._note(f"{type(error).__name__}: {error}")
         finally:
             if self._reporter is not None:
@@ -72,12 +72,10 @@ class WatchedRank:
         steps = self._begin(hello)
         try:
             while (frame := self._frame()) is not None:
-                if isinstance(frame, array):
+                if isinstance(frame, list):
                     self._memory.look()
                     with self._lock:
                         steps.read(iter(frame))
-                elif "name" in frame:
-                    steps.name(frame["number"], frame["name"])
                 elif "samples" in frame:
                     steps.take_samples(frame["samples"])
                 elif "asked" in frame:
@@ -85,7 +83,7 @@ class WatchedRank:
                 elif "error" in frame:
                     self._finish(steps, frame)
                 else:
-                    self._stack = places(frame["stack"])
+                    self._stack = as_stack(frame["stack"])
         except OSError:
             pass  # the rank was killed
         page = taken(hello["page"])
@@ -94,36 +92,23 @@ class WatchedRank:
         with self._lock:
             steps.close()
 
-    def _begin(self, hello: dict[str, Any]) -> Steps:
-        """Send Hello and Ready to the console, in the rank's place."""
-        rank, gpus, nccl = hello["rank"], hello["gpus"], hello["nccl"]
-        pid = peer_of(self._connection) or hello["pid"]
-        self._memory = ProcessMemory(peer_of(self._connection))
-        reporter = self._reporter = Reporter(rank, stop=lambda _: self.end(), of=pid, way=self._way)
+    def _begin(self, first: dict[str, Any]) -> Steps:
+        """Send Hello and Ready to the console, in the rank's place. first: the rank's first frame."""
+        rank, gpus, nccl = first["hello"]["rank"], first["gpus"], first["nccl"]
+        hello = Hello(version=VERSION, token=self._console[TOKEN], clock=own_clock(), **first["hello"])
+        if peer := peer_of(self._connection):  # in another namespace, the rank's own number is another
+            hello = replace(hello, pid=peer)
+        self._memory = ProcessMemory(peer)
+        reporter = self._reporter = Reporter(rank, stop=lambda _: self.end(), of=hello.pid, console=self._console)
         steps = Steps(
             rank,
             self._asked,
             reporter,
-            at_ns=hello["at_ns"],
-            signs=hello["signs"],
+            at_ns=hello.at_ns,
+            signs=first["signs"],
             over=lambda: self._see_no_more(steps),
         )
-        reporter.send(
-            Hello(
-                version=VERSION,
-                token=self._way[TOKEN],
-                rank=rank,
-                world_size=hello["world_size"],
-                at_ns=hello["at_ns"],
-                host=hello["host"],
-                pid=pid,
-                device=hello["device"],
-                threads=hello["threads"],
-                torch=hello["torch"],
-                backend=hello["backend"],
-                clock=own_clock(),
-            )
-        )
+        reporter.send(hello)
         ready = Ready(
             rank=rank,
             at_ns=time.monotonic_ns(),
@@ -134,10 +119,10 @@ class WatchedRank:
         )
         reporter.send(ready)
         if gpus:
-            reporter.meter = GpuMeter(lambda: gpus[0][1] or None, lambda: GpuMemory(*steps.memory))
+            reporter.meter, reporter.gpu_memory = GpuMeter(lambda: gpus[0][1] or None), lambda: steps.memory
         if self._asked.bottleneck:
             steps.tell = self._tell
-        reporter.position, reporter.before_sending = lambda: self._position(steps), lambda: self._pass_on(steps)
+        reporter.position, reporter.bottleneck = lambda: self._position(steps), lambda new: self._pass_on(steps, new)
         reporter.stack = lambda: self._stack
         reporter.look = lambda look: self._tell({"per_s": look.per_s, "stack": look.asked})
         return steps
@@ -146,17 +131,14 @@ class WatchedRank:
         with self._lock:
             return steps.position()
 
-    def _pass_on(self, steps: Steps) -> None:
+    def _pass_on(self, steps: Steps, command: SetBottleneck) -> None:
         """Pass the console's latest delays on to the rank."""
-        assert self._reporter is not None
-        command, self._reporter.command = self._reporter.command, None
-        if command is not None:
-            steps.tell = self._tell
-            self._tell({"bottleneck": [asdict(delay) for delay in command.bottleneck]})
+        steps.tell = self._tell
+        self._tell({"bottleneck": [asdict(delay) for delay in command.bottleneck]})
 
     def _report_stack(self, frame: dict[str, Any]) -> None:
         assert self._reporter is not None
-        stack = places(frame["stack"])
+        stack = as_stack(frame["stack"])
         self._reporter.send(Stood(rank=self._reporter.rank, at_ns=frame["at_ns"], asked=frame["asked"], stack=stack))
 
     def _tell(self, order: dict[str, Any]) -> None:
@@ -174,38 +156,35 @@ class WatchedRank:
         self._has_reported = True
         position = steps.position()
         steps.close()
-        if not last["error"]:
+        if last["error"]:
+            self._report_failure(last, position)
+        else:
             self._reporter.send(steps.done())
-            return
+
+    def _report_death(self, steps: Steps, page: LastCall | None) -> None:
+        """Report that the rank's process has ended without a last word. page: what stands in its page, if any."""
+        with self._lock:
+            position = steps.last_position(page.numbers) if page else steps.position()
+        stack = self._stack or (page.stack if page else [])
+        self._report_failure({"ended_ns": time.monotonic_ns(), "error": "", "stack": stack, "workers": []}, position)
+        self._has_reported = True
+
+    def _report_failure(self, last: dict[str, Any], position: Position) -> None:
+        """Report that the rank has failed. last: its last frame, or one in place of it."""
+        assert self._reporter is not None
         failed = Failed(
             rank=self._reporter.rank,
             at_ns=last["ended_ns"],
             error=last["error"],
-            stack=places(last["stack"]),
+            stack=as_stack(last["stack"]),
             workers=tuple((pid, code) for pid, code in last["workers"]),
             position=position,
             grown_bytes=self._memory.grown_bytes,
         )
         self._reporter.send(failed)
 
-    def _report_death(self, steps: Steps, page: LastCall | None) -> None:
-        """Report that the rank's process has ended without a last word. page: what stands in its page, if any."""
-        assert self._reporter is not None
-        with self._lock:
-            position = steps.last_position(page.numbers) if page else steps.position()
-        died = Failed(
-            rank=self._reporter.rank,
-            at_ns=time.monotonic_ns(),
-            error="",
-            stack=self._stack or places(page.stack if page else []),
-            position=position,
-            grown_bytes=self._memory.grown_bytes,
-        )
-        self._has_reported = True
-        self._reporter.send(died)
-
-    def _frame(self) -> "dict[str, Any] | array[int] | None":
-        """The next frame; None if the connection has ended. Raises OSError or ValueError."""
+    def _frame(self) -> dict[str, Any] | list[Any] | None:
+        """The next frame, a message or notes; None if the connection has ended. Raises OSError or ValueError."""
         head = self._bytes(HEAD_BYTES)
         if len(head) < HEAD_BYTES:
             return None
@@ -215,9 +194,7 @@ class WatchedRank:
         body = self._bytes(length)
         if len(body) < length:
             return None
-        if head[:1] != JSON:
-            return array("q", body)
-        frame: dict[str, Any] = json.loads(body)
+        frame: dict[str, Any] | list[Any] = json.loads(body) if head[:1] == JSON else marshal.loads(body)
         return frame
 
     def _bytes(self, number: int) -> bytes:
@@ -252,20 +229,9 @@ class ProcessMemory:
     def has_ended(self) -> bool:
         """Whether the process ends within ENDS_WITHIN_S: it closes its connections shortly before."""
         deadline = time.monotonic() + ENDS_WITHIN_S * (self._pid > 0)
-        while not (ended := not is_alive(self._pid)) and time.monotonic() < deadline:
+        while not (ended := self._pid > 0 and not self._meter.is_alive()) and time.monotonic() < deadline:
             time.sleep(LOOK_EVERY_S / 10)
         return ended
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process of this host runs, and is no zombie. 0 stands for an unknown process, which may run."""
-    if pid == 0:
-        return True
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text("ascii", "replace")
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] not in "ZX"
 
 
 def peer_of(connection: socket.socket) -> int:

@@ -1,10 +1,12 @@
 """Derives a rank's steps from its notes, and reports them."""
 
+import json
 import math
 import time
 from array import array
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -14,26 +16,24 @@ from ddptui.text.words import printable
 from ddptui.wire.messages import Batch, Done, Fingerprint, Pause, Place, Position, Stack, Tied
 from ddptui.wire.phases import BETWEEN
 from ddptui.wire.relay_file import Watching
-from workers.instruments.clock import UNKNOWN
+from workers.instruments.clock import UNKNOWN, Clock
+from workers.instruments.positions import position_of
 from workers.instruments.progress import Progress, read_loss
 from workers.instruments.records import Call, Slept, StepRecord
 from workers.instruments.reporter import Reporter
-from workers.watch.loop import BACKWARD, OPTIMIZER, FinishedStep
-from workers.watch.notes import ASIDE, KINDS, MOST_OPEN, NONE, SITES, LoopReader
+from workers.watch.loop import BACKWARD, OPTIMIZER, FinishedStep, Loop
+from workers.watch.notes import ASIDE, KINDS, MOST_OPEN, SITES
 
 MOST_PHASES = 100_000  # a step with more phases is not a training step
 MOST_ASIDE = 1_000
 MOST_IN_NAME, MOST_IN_WORD, MOST_FRAMES = 500, 64, 64  # characters; frames
 
 
-class WatchedProgress(Progress):
-    """Progress that prints nothing: the output is the training's own."""
-
-    def log(self, record: StepRecord, loss: float) -> None:
-        """Print nothing."""
+MOST_STACKS = 10_000  # stacks that are remembered, since a loop sends the same again and again
+HOST = Clock()  # moments are ns by now
 
 
-class Steps(LoopReader):
+class Steps:
     """Reads the notes of one rank, and reports its steps."""
 
     def __init__(
@@ -41,10 +41,9 @@ class Steps(LoopReader):
     ) -> None:
         """at_ns: the moment at which the first step begins. signs: backward calls and marked step ends before that.
         over: called after as many steps as were requested."""
-        super().__init__(at_ns, self._report)
+        self.loop = Loop(at_ns, self._report, self._take)
         self._rank, self._asked, self._reporter, self._over = rank, asked, reporter, over
-        self._progress = WatchedProgress(rank, asked.skip, reporter)
-        self._names: dict[int, Any] = {}  # kinds and groups of collectives, by number
+        self._progress = Progress(rank, asked.skip, reporter)
         self._calls_of: Counter[tuple[int, ...]] = Counter()  # collectives so far, by group
         self._open: dict[int, Call] = {}  # calls that have not ended, by number
         self._aside: deque[Call] = deque(maxlen=MOST_ASIDE)  # calls on other streams, for which the loop's may wait yet
@@ -52,39 +51,32 @@ class Steps(LoopReader):
         self._is_asleep = self._is_over = False
         self._slept: list[Slept] = []
         self._fired = self._slept_ns = 0  # number and total length of the delays after the warm-up
-        self.peaks: tuple[int | None, int | None] = None, None  # peak GPU memory, used and reserved, in bytes
-        self.memory: tuple[int | None, int | None] = None, None  # present GPU memory, used and reserved, in bytes
+        self.memory: list[int | None] = [None] * 4  # GPU memory in bytes: used, reserved, peaks of both
         self._signs_unseen = signs
         self._signs_before: int | None = None  # signs before the first complete step
         self._first: int | None = None if signs else 0  # number of the first step; None if not known yet
         self.tell: Callable[[dict[str, int]], None] | None = None  # sends step numbers to the rank while it needs them
 
-    def name(self, number: int, name: Any) -> None:
-        """Store for which kind or group (a list of ranks) a number stands in the notes that follow."""
-        if isinstance(name, list):  # a stack, or a group's ranks
-            name = places(name) if name and isinstance(name[0], list) else tuple(name)
-        self._names[number] = name
-
     def take_samples(self, samples: Sequence[Sequence[Any]]) -> None:
         """Take samples of the training's thread (instruments/sampler.py), which come before their steps."""
         for at_ns, ns, held_ns, stack, outside in samples:
-            self._progress.add_sample(at_ns, ns, held_ns, places(stack), outside)
+            self._progress.add_sample(at_ns, ns, held_ns, as_stack(stack), outside)
 
     def read(self, notes: Iterator[Any]) -> None:
         """Read notes, each of which must be complete. Raises ValueError if they contain no training steps."""
         if self._is_over:
             return
-        super().read(notes)
+        self.loop.read(notes)
         if len(self.loop.timer.phases) > MOST_PHASES:
             raise ValueError(f"the rank made no optimizer step in {MOST_PHASES:,} calls")
 
     def position(self) -> Position:
         """The rank's position in its training."""
-        batch, batches = self.place
-        position = self.calls.position(asleep=self._is_asleep)
+        batch, batches = self.loop.place
+        position = position_of(self.loop.timer, self.loop.calls, HOST, asleep=self._is_asleep)
         seq = 0
         if position.number is not None:
-            calls = self.calls.calls[position.number :]
+            calls = self.loop.calls[position.number :]
             seq = self._calls_of[position.group] - sum(call.group == position.group for call in calls[1:])
         return replace(
             position,
@@ -99,18 +91,18 @@ class Steps(LoopReader):
     def _calls_between(self) -> int:
         """How many collectives the rank has called between the last step and the current one's data or forward."""
         if end := self.loop.after_step:
-            return len(self.calls.calls) - end.calls
+            return len(self.loop.calls) - end.calls
         timer = self.loop.timer
         begun = timer.moments[1] if timer.phases[:1] == [BETWEEN] else timer.moments[0]
-        return sum(call.enter <= begun for call in self.calls.calls)
+        return sum(call.enter <= begun for call in self.loop.calls)
 
     def last_position(self, page: Sequence[int]) -> Position:
         """The position of a rank that has died, from its page (watch/link.py): its last notes were not sent."""
         ends, calls, seq, kind, size, where = page
-        if seq <= self._calls_of.total() and ends <= self.ends:
+        if seq <= self._calls_of.total() and ends <= self.loop.ends:
             return self.position()
         done = self.loop.timer.step + (self.loop.after_step is not None)
-        done += round((ends - self.ends) * (done / self.ends if self.ends else 1))
+        done += round((ends - self.loop.ends) * (done / self.loop.ends if self.loop.ends else 1))
         return Position(
             step=done if where else max(0, done - 1),
             passed=() if where else (OPTIMIZER,),
@@ -139,31 +131,25 @@ class Steps(LoopReader):
             buffers={},
             bottleneck_fired=self._fired,
             bottleneck_ns=self._slept_ns,
-            peak_gpu_bytes=self.peaks[0],
-            peak_gpu_reserved_bytes=self.peaks[1],
+            peak_gpu_bytes=self.memory[2],
+            peak_gpu_reserved_bytes=self.memory[3],
             dropped=self._reporter.dropped,
         )
 
-    def _take(self, name: str, arguments: list[Any]) -> None:
+    def _take(self, name: str, at_ns: int, arguments: list[Any]) -> None:
+        """Take a note that is no call of the loop."""
         match name, arguments:
-            case "collective", [number, kind, size, root, group, line, background, *moments]:
-                call = Call(
-                    self._names[kind],
-                    size,
-                    None if root == NONE else root,
-                    self._names[group],
-                    False,
-                    self._known_of_call(self._at),
-                    self._known_of_call(moments[0]),
-                )
-                call.line = self._names[line]
-                self._end_call(call, background, moments[1:])
-                if number != NONE:
+            case "collective", [number, kind, size, root, group, line, background, enter_ns, *moments]:
+                called_ns, enter_ns = self._known_of_call(at_ns), self._known_of_call(enter_ns)
+                call = Call(kind, size, root, group, False, called_ns, enter_ns)
+                call.line = as_stack(line)
+                self._end_call(call, background, moments)
+                if number is not None:
                     self._open[number] = call
                     if len(self._open) > MOST_OPEN:  # the rank no longer reports its end
                         del self._open[next(iter(self._open))]
                 self._calls_of[call.group] += 1
-                self._collective(call)
+                self.loop.collective(call)
             case "collective_ended", [number, background, *moments]:
                 if (open_call := self._open.pop(number, None)) is not None:
                     self._end_call(open_call, background, moments)
@@ -174,19 +160,17 @@ class Steps(LoopReader):
             case "paused", [begin_ns, end_ns]:
                 self._reporter.send(Pause(rank=self._rank, begin_ns=begin_ns, end_ns=end_ns))
             case "tied", [error_ns]:
-                self._reporter.send(Tied(rank=self._rank, at_ns=self._at, error_ns=error_ns))
+                self._reporter.send(Tied(rank=self._rank, at_ns=at_ns, error_ns=error_ns))
             case "held_up", [begin_ns]:
-                self._held_up(begin_ns, self._at)
-            case "memory", [used, reserved, peak, peak_reserved]:
-                self.memory, self.peaks = (used, reserved), (peak, peak_reserved)
+                self._held_up(begin_ns, at_ns)
+            case "memory", figures:
+                self.memory = figures
             case "ddp_is_made", []:
                 self._buckets = True
-            case "read", [number]:
-                self._read_facts(self._names.pop(number))
+            case "read", [facts]:
+                self._read_facts(json.loads(facts))
             case "numbered", []:
                 self.tell = None
-            case _:
-                super()._take(name, arguments)
 
     def _read_facts(self, facts: dict[str, Any]) -> None:
         """Report what the rank has read for the checks (watch/checks.py)."""
@@ -208,12 +192,12 @@ class Steps(LoopReader):
         self._reporter.send(msgspec.convert(facts | common, Fingerprint))
 
     def _known_of_call(self, at_ns: int) -> int:
-        self.is_untimed_since |= at_ns == UNKNOWN
-        return self._noted.at if at_ns == UNKNOWN else at_ns
+        self.loop.is_untimed_since |= at_ns == UNKNOWN
+        return self.loop.at if at_ns == UNKNOWN else at_ns
 
-    def _end_call(self, call: Call, background: int, moments: list[int]) -> None:
+    def _end_call(self, call: Call, background: int, moments: list[int | None]) -> None:
         call.background = bool(background)
-        known = [None if moment == NONE else self._known_of_call(moment) for moment in moments]
+        known = [None if moment is None else self._known_of_call(moment) for moment in moments]
         call.issued, call.awaited, call.notified, call.ended = known
         if background == ASIDE and call.ended is not None:
             call.awaited = call.ended  # the loop's stream has not waited for it so far
@@ -223,14 +207,14 @@ class Steps(LoopReader):
         """The loop's stream has waited for an event. We attribute the wait to the calls aside that had ended by then,
         one after the other."""
         if UNKNOWN in (begin_ns, end_ns):
-            self.is_untimed_since = True
+            self.loop.is_untimed_since = True
             return
         for call in sorted((call for call in self._aside if call.ended <= end_ns), key=lambda call: call.ended):
             self._aside.remove(call)
             call.notified, call.awaited, call.ended = call.ended, begin_ns, end_ns
             begin_ns = max(begin_ns, call.notified)
 
-    def _report(self, step: FinishedStep, calls: list[Call]) -> None:
+    def _report(self, step: FinishedStep) -> None:
         if self._is_over or (self._first is None and not self._is_numbered(step)):
             return
         number = step.timer.step
@@ -240,14 +224,14 @@ class Steps(LoopReader):
         if number >= self._progress.warmup_steps:
             self._fired += len(slept)
             self._slept_ns += sum(end_ns - begin_ns for _, begin_ns, end_ns in slept)
-        record = StepRecord(number, step.epoch, step.timer, step.samples, step.losses, calls, self._buckets, slept)
+        record = StepRecord(number, step.epoch, step.timer, step.samples, step.losses, step.calls, self._buckets, slept)
         done = number - (self._first or 0)
-        if not self.is_untimed and (done < self._asked.skip or number % self._asked.every == 0):
+        if not self.loop.is_untimed and (done < self._asked.skip or number % self._asked.every == 0):
             times = record.moments()
-            loss = read_loss(step.losses, self._noted)
+            loss = read_loss(step.losses, HOST)
             self._reporter.send(self._progress.step_message(record, times, loss, step.scheduled))
         if self.tell is not None:
-            self.tell({"step": number, "ends": self.ends})
+            self.tell({"step": number, "ends": self.loop.ends})
         if self._asked.steps is not None and done + 1 >= self._asked.steps:
             self._is_over = True
             self._over()
@@ -264,14 +248,19 @@ class Steps(LoopReader):
         if rest:
             raise ValueError("not every step calls backward equally often, so the steps of the ranks cannot be matched")
         self._first = step.timer.step = steps
-        step.following.step = steps + 1
+        self.loop.timer.step = steps + 1
         self._progress.warmup_steps += steps
         return True
 
 
-def places(frames: Sequence[Sequence[Any]]) -> Stack:
+def as_stack(frames: Sequence[Sequence[Any]]) -> Stack:
     """The frames of a rank's stack as it has sent them, made safe for a terminal."""
+    return _as_stack(tuple(map(tuple, frames[:MOST_FRAMES])))
+
+
+@lru_cache(MOST_STACKS)
+def _as_stack(frames: tuple[tuple[Any, ...], ...]) -> Stack:
     return tuple(
         Place(printable(file)[-MOST_IN_NAME:], line, printable(function)[:MOST_IN_NAME], bool(own))
-        for file, line, function, own in frames[:MOST_FRAMES]
+        for file, line, function, own in frames
     )

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ddptui.config.trial import Trial
 from ddptui.wire.connection import LOGS
 from ddptui.wire.messages import Done, Fingerprint
-from workers.instruments.gpu import peak_bytes, peak_reserved_bytes
+from workers.instruments.gpu import memory_of
 from workers.rank.process import Rank
 from workers.training.data import Samples
 
@@ -22,7 +22,7 @@ MAX_BATCH = 512  # samples evaluated at a time
 def evaluate(me: Rank, model: nn.Module, test: Samples) -> Done:
     """Evaluate this rank's share of the held-out samples, hash the model, and save it if the trial says so."""
     # Read the peaks first: evaluation uses other batches than training.
-    peak, peak_reserved = peak_bytes(me.device), peak_reserved_bytes(me.device)
+    *_, peak, peak_reserved = memory_of(me.device)
     indices = range(me.rank, len(test), me.world_size)
     batch = min(MAX_BATCH, samples_at_once(me.trial))  # at most as in training, for which the memory sufficed
     correct, evaluated = accuracy(model, test, indices, me.device, batch)

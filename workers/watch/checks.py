@@ -6,7 +6,6 @@ part at the next such step. It never waits for its device, calls no collective, 
 
 import os
 import zlib
-from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any
 from weakref import ref
@@ -18,7 +17,8 @@ from torch.nn import Module
 from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.parallel import DistributedDataParallel
 
-from ..instruments.clock import Clock, captures_go_on, page_locked
+from ..instruments.clock import Clock
+from ..instruments.page_locked import OnItsWay, PageLockedNumbers
 from ..instruments.shield import shielded
 from .batches import first_tensor
 
@@ -41,31 +41,24 @@ INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by
 class Reading:
     """What was read at one moment. On a GPU, the numbers may still be on their way to the host."""
 
-    def __init__(self, facts: dict[str, Any], labels: list[tuple[str, str]], numbers: Tensor) -> None:
+    def __init__(self, facts: dict[str, Any], labels: list[tuple[str, str]], numbers: Tensor | OnItsWay) -> None:
         """labels: for each number, the fact that it belongs to, and its key there; without a key, the fact is a
         list."""
         self._facts, self._labels, self._numbers = facts, labels, numbers
-        self._free: deque[Tensor] | None = None
-
-    def send_home(self, places: deque[Tensor]) -> None:
-        """Queue a copy of the numbers to one of these places in page-locked memory."""
-        place = places.popleft()
-        place[: len(self._labels)].copy_(self._numbers, non_blocking=True)
-        self._numbers, self._free = place, places
 
     def drop(self) -> None:
         """Free the place in memory of a reading that nobody will read."""
-        if self._free is not None:
-            self._free.append(self._numbers)
+        if isinstance(self._numbers, OnItsWay):
+            self._numbers.drop()
 
     def read(self) -> dict[str, Any]:
         """The facts, with their numbers. A mark taken after the reading must have been reached."""
-        for (fact, key), number in zip(self._labels, self._numbers.tolist(), strict=False):
+        numbers: list[Any] = self._numbers.read() if isinstance(self._numbers, OnItsWay) else self._numbers.tolist()
+        for (fact, key), number in zip(self._labels, numbers, strict=False):
             if key:
                 self._facts.setdefault(fact, {})[key] = f"{number & 0xFFFFFFFFFFFFFFFF:x}"
             else:
                 self._facts.setdefault(fact, []).append(number)
-        self.drop()
         return self._facts
 
 
@@ -106,10 +99,7 @@ class Checks:
         self.batch: Reading | None = None  # the last batch, until backward uses it
         self._loaders: dict[int, list[int]] = {}  # by id: number, and passes so far
         self._has_loader = False
-        self._places: deque[Tensor] = deque()
-        if device.type == "cuda":
-            with captures_go_on(), torch.inference_mode(False):
-                self._places.extend(page_locked(MOST_NUMBERS, torch.int64) for _ in range(SPARE))
+        self._memory = PageLockedNumbers(torch.int64, SPARE, MOST_NUMBERS) if device.type == "cuda" else None
 
     def _fail(self, error: Exception) -> None:
         self.has_failed = True
@@ -307,12 +297,11 @@ class Checks:
 
     def _sent(self, facts: dict[str, Any], labels: list[tuple[str, str]], numbers: list[Tensor]) -> Reading | None:
         """The reading of these numbers, which are on one device. None if too many are on their way to the host."""
-        reading = Reading(facts, labels, torch.cat(numbers) if numbers else torch.empty(0, dtype=torch.int64))
-        if numbers and numbers[0].device.type == "cuda":
-            if not self._places or len(labels) > MOST_NUMBERS:
-                return None
-            reading.send_home(self._places)
-        return reading
+        together = torch.cat(numbers) if numbers else torch.empty(0, dtype=torch.int64)
+        if self._memory is None or together.device.type != "cuda":
+            return Reading(facts, labels, together)
+        sent = self._memory.copy(together)
+        return None if sent is None else Reading(facts, labels, sent)
 
     def _sampled(self, fact: str, optimizer: Any) -> tuple[list[tuple[str, str]], Tensor]:
         """Some numbers of the gradients, evenly spread over them, as the bits of float64."""
@@ -350,7 +339,7 @@ class Checks:
         for name, key in (("learning rate", "lr"), ("weight decay", "weight_decay"), ("momentum", "momentum")):
             settings[name] = ", ".join(number_text(group.get(key)) for group in groups[:MOST_GROUPS]).strip(", ")
         settings["parameters"] = str(sum(each.numel() for each in tensors_of(optimizer)))
-        modules = [each for module in self._modules for each in modules_of(module())]
+        modules = [each for module in self._modules for _, each in modules_of(module())]
         training = sum(bool(vars(each).get("training")) for each in modules)
         settings["modules in training mode"] = f"{training} of {len(modules)}" if modules else ""
         if any(isinstance(each, _DropoutNd) and each.p > 0 and each.training for each in modules):
@@ -411,30 +400,27 @@ def tensors_of(optimizer: Any) -> list[Tensor]:
     return [each for group in optimizer.param_groups for each in group["params"] if isinstance(each, Tensor)]
 
 
-def modules_of(module: Any) -> Iterator[Any]:
-    """A module and all modules in it, each once. Runs no code of the training."""
-    pending, seen = [module] if module is not None else [], set()
+def modules_of(module: Any) -> Iterator[tuple[str, Any]]:
+    """A module and all modules in it, each once, after the prefix of its tensors' names. Runs no code of the
+    training."""
+    pending, seen = [("", module)] if module is not None else [], set()
     while pending:
-        each = pending.pop()
-        if each is None or id(each) in seen:
-            continue
-        seen.add(id(each))
-        yield each
-        pending += reversed(list(vars(each).get("_modules", {}).values()))
+        prefix, each = pending.pop()
+        if id(each) not in seen:
+            seen.add(id(each))
+            yield prefix, each
+            parts = vars(each).get("_modules", {}).items()
+            pending += reversed([(f"{prefix}{name}.", part) for name, part in parts if part is not None])
 
 
 def own_tensors(module: Any, kind: str) -> Iterator[tuple[str, Tensor]]:
-    """The tensors of a module by name, each once. kind: _parameters or _buffers. Runs no code of the training."""
-    pending, seen = [("", module)], set()
-    while pending:
-        prefix, each = pending.pop()
-        fields = vars(each)
-        for name, tensor in fields.get(kind, {}).items():
+    """The tensors of a module by name, each once. kind: _parameters or _buffers."""
+    seen = set()
+    for prefix, each in modules_of(module):
+        for name, tensor in vars(each).get(kind, {}).items():
             if isinstance(tensor, Tensor) and id(tensor) not in seen:
                 seen.add(id(tensor))
                 yield prefix + name, tensor
-        inner = [(f"{prefix}{name}.", part) for name, part in fields.get("_modules", {}).items() if part is not None]
-        pending += reversed(inner)
 
 
 def is_plain(tensor: Tensor) -> bool:

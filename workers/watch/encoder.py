@@ -1,35 +1,36 @@
-"""Encodes a rank's notes as numbers for its relay; the format is in notes.py."""
+"""Encodes a rank's notes for its relay; the format is in notes.py."""
 
+import json
+import marshal
 import time
-from array import array
 from bisect import bisect_left
 from collections import defaultdict, deque
 from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from ..instruments.clock import UNKNOWN, Clock, OnItsWay
+from ..instruments.clock import UNKNOWN, Clock
+from ..instruments.page_locked import OnItsWay
 from ..instruments.records import Call
 from ..instruments.shield import pass_on
 from .checks import Reading
-from .notes import ASIDE, CODES, LENGTHS, MOST_OPEN, NONE, bits_of
+from .notes import ASIDE, CODES, LENGTHS, MARSHAL, MOST_OPEN
 
-PLAIN = {int, bool}
+PLAIN = {int, bool, float, type(None)}
 LONGEST_S = 3_600.0  # the end of a longer call is not reported
+
+Moments = list[Any]  # of a call: entered, issued, awaited, notified, ended; None: not yet, or never
 
 
 class NoteEncoder:
     """Encodes the notes in order, up to the last one whose moment the device has reached."""
 
-    def __init__(self, notes: "deque[Any]", clock: Clock, name: Callable[[int, Any], None]) -> None:
-        """name: called with a number, and the name for which it stands in all notes that follow."""
-        self._notes, self._clock, self._name = notes, clock, name
+    def __init__(self, notes: "deque[Any]", clock: Clock) -> None:
+        self._notes, self._clock = notes, clock
         self._held: list[Any] = []  # notes whose moments the device has not reached
         # By number: calls that had not ended when they were encoded, and when that was.
         self._open: dict[int, tuple[Call, float]] = {}
         self._numbers = count()  # numbers of such calls
-        self._names: dict[Any, int] = {}
-        self._readings = 0  # numbered downwards, apart from the names of collectives
 
     @property
     def has_more(self) -> bool:
@@ -37,51 +38,38 @@ class NoteEncoder:
         return bool(self._notes or self._held)
 
     def encode(self) -> bytes:
-        """Encode the new notes as 64-bit numbers. Returns their bytes; empty if there is nothing new."""
+        """Encode the new notes; empty if there is nothing new."""
         new = self._held + [self._notes.popleft() for _ in range(len(self._notes))]
-        if self._clock.device is not None:
-            return self._encode_reached(new)
-        numbers = self._ended(self._moments, int)
-        for item in new:
-            if type(item) in PLAIN:
-                numbers.append(item)
-            elif isinstance(item, Call):
-                numbers += self._collective(item, self._moments(item), int)
-            else:
-                numbers.append(self._number_of(item))
-        return array("q", numbers).tobytes()
-
-    def _encode_reached(self, notes: list[Any]) -> bytes:
-        """Like `encode`, for a GPU: moments and losses are still on the device."""
-        end = self._reached(notes)
-        known, self._held = notes[:end], notes[end:]
+        end = len(new) if self._clock.device is None else self._reached(new)
+        known, self._held = new[:end], new[end:]
+        calls = [item for item in known if isinstance(item, Call)]
+        open_calls = [call for call, _ in self._open.values()]
         # Read each call's moments only once: the device and the loop's thread continue meanwhile.
-        calls, open_calls = (
-            [item for item in known if isinstance(item, Call)],
-            [call for call, _ in self._open.values()],
-        )
         moments = {id(call): self._moments(call) for call in (*calls, *open_calls)}
-        begun = [at for call in calls for at in (call.called, *moments[id(call)])]
-        ended = [at for call in open_calls if moments[id(call)][-1] is not None for at in moments[id(call)][1:]]
-        marks = {id(item): item for item in (*known, *begun, *ended) if hasattr(item, "event")}
-        times = self._resolve([*marks.values()])
-        if times is None:
-            self._held = notes
-            return b""
-        ns_of = dict(zip(marks, times, strict=True))
+        ns_of: dict[int, int] = {}
+        if self._clock.device is not None:
+            begun = [at for call in calls for at in (call.called, *moments[id(call)])]
+            ended = [at for call in open_calls if moments[id(call)][-1] is not None for at in moments[id(call)][1:]]
+            marks = {id(item): item for item in (*known, *begun, *ended) if hasattr(item, "event")}
+            if (times := self._resolve([*marks.values()])) is None:
+                self._held = new
+                return b""
+            ns_of = dict(zip(marks, times, strict=True))
 
-        def ns(mark: Any) -> int:
-            return mark if isinstance(mark, int) else ns_of[id(mark)]
+        def ns(moment: Any) -> int | None:
+            return ns_of.get(id(moment), moment)  # type: ignore[no-any-return]
 
-        numbers = self._ended(lambda call: moments[id(call)], ns)
+        values = self._ended(moments, ns)
         if accuracy := self._clock.accuracy_change():  # before the steps to which it applies
-            numbers += [CODES["tied"], accuracy.from_ns, accuracy.error_ns]
+            values += [CODES["tied"], accuracy.from_ns, accuracy.error_ns]
         for item in known:
-            if isinstance(item, Call):
-                numbers += self._collective(item, moments[id(item)], ns)
+            if type(item) in PLAIN:
+                values.append(item)
+            elif isinstance(item, Call):
+                values += self._collective(item, moments[id(item)], ns)
             else:
-                numbers.append(ns(item) if id(item) in ns_of else self._number_of(item))
-        return array("q", numbers).tobytes()
+                values.append(ns_of[id(item)] if id(item) in ns_of else self._value_of(item))
+        return marshal.dumps(values, MARSHAL) if values else b""
 
     def _reached(self, notes: list[Any]) -> int:
         """The number of leading notes whose moments the device has reached, on all its streams. The marks of one stream
@@ -112,59 +100,40 @@ class NoteEncoder:
     def _is_reached(self, mark: Any) -> bool:
         return isinstance(mark, int) or self._clock.reached(mark)
 
-    def _moments(self, call: Call) -> list[Any]:
-        """The moments at which a call was entered, issued, awaited, notified and ended. For a call that has not ended,
-        all but the first are None."""
+    def _moments(self, call: Call) -> Moments:
         if call.ended is None or not self._is_reached(call.ended):
             return [call.enter, None, None, None, None]
         notified = call.notified if call.notified is not None and self._is_reached(call.notified) else None
         return [call.enter, call.issued, call.awaited, notified, call.ended]
 
-    def _number_of(self, item: Any) -> int:
-        """Encode as an integer what is not an int: None, a loss, or a number of another type."""
-        if item is None:
-            return NONE
-        if isinstance(item, float | OnItsWay):
-            return bits_of(self._clock.read(item))
-        if isinstance(item, Reading):
-            self._readings -= 1
-            self._name(self._readings, item.read())
-            return self._readings
-        return int(item)
+    def _value_of(self, item: Any) -> Any:
+        """A loss, a reading, or a number of another type than Python's own, as it is sent."""
+        if isinstance(item, OnItsWay):
+            return self._clock.read(item)
+        return json.dumps(item.read()) if isinstance(item, Reading) else int(item)
 
-    def _collective(self, call: Call, moments: list[Any], ns: Callable[[Any], int]) -> list[int]:
+    def _collective(self, call: Call, moments: Moments, ns: Callable[[Any], int | None]) -> list[Any]:
         """The note of a collective, encoded."""
-        enter, *others = moments
-        number = NONE
-        if others[-1] is None:
+        number = None
+        if moments[-1] is None:
             number = next(self._numbers)
             self._open[number] = call, time.monotonic()
             if len(self._open) > MOST_OPEN:
                 del self._open[next(iter(self._open))]
-        kind, group, line = self._named(call.kind), self._named(call.group), self._named(call.line)
-        root = NONE if call.root is None else call.root
-        known = [ns(enter), *(NONE if one is None else ns(one) for one in others)]
-        return [CODES["collective"], ns(call.called), number, kind, call.size, root, group, line, how(call), *known]
+        names = call.kind, call.size, call.root, call.group, call.line
+        return [CODES["collective"], ns(call.called), number, *names, how(call), *map(ns, moments)]
 
-    def _ended(self, moments: Callable[[Call], list[Any]], ns: Callable[[Any], int]) -> list[int]:
+    def _ended(self, moments: dict[int, Moments], ns: Callable[[Any], int | None]) -> list[Any]:
         """The notes of open calls that have ended since the last call of this method, encoded. Calls open for more than
         LONGEST_S are dropped: their marks keep all later ties alive."""
-        numbers: list[int] = []
+        values: list[Any] = []
         for number, (call, since_s) in list(self._open.items()):
-            _, *others = moments(call)
+            _, *others = map(ns, moments[id(call)])
             if others[-1] is not None:
-                known = [NONE if one is None else ns(one) for one in others]
-                numbers += [CODES["collective_ended"], known[-1], number, how(call), *known]
+                values += [CODES["collective_ended"], others[-1], number, how(call), *others]
             if others[-1] is not None or time.monotonic() - since_s > LONGEST_S:
                 del self._open[number]
-        return numbers
-
-    def _named(self, name: Any) -> int:
-        number = self._names.get(name)
-        if number is None:
-            number = self._names[name] = len(self._names)
-            self._name(number, name)
-        return number
+        return values
 
 
 def length(item: Any) -> int:

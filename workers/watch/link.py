@@ -22,7 +22,7 @@ from ..instruments.shield import identity, no_standard_stream, pass_on, suppress
 from .ending import Place, is_ours, place_of
 
 HEAD_BYTES = 5  # a frame's kind, then its length as 4 bytes, big-endian
-JSON, NUMBERS = b"J", b"N"  # kinds of frames
+JSON, NOTES = b"J", b"N"  # kinds of frames
 MOST_RECEIVED = 1 << 16  # bytes at a time
 
 

@@ -19,19 +19,24 @@ evaluation if a module runs on it without gradients, and none with gradients, be
 loader begins anew before backward has used a batch of the previous pass, the loop had only inspected those batches.
 
 A loop may mark its phases and the ends of its steps itself (ddptui/wire/phases.py). A mark counts like the torch call.
+
+The relay reads the calls from a rank's notes. So does the rank itself, while it injects delays.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 from ddptui.wire.phases import BETWEEN, PHASES
 
-from ..instruments.clock import Clock
-from ..instruments.records import PhaseTimer
+from ..instruments.clock import UNKNOWN, Clock
+from ..instruments.records import Call, PhaseTimer
 from ..instruments.sampler import Scheduled
+from .notes import LENGTHS, NAMES, OF_LOOP
 
 DATA, FORWARD, BACKWARD, AGGREGATE, OPTIMIZER = PHASES
 MARKED = 0  # the optimizer's id in a marked phase
+ENDS = ("optimizer_ends", "stepped_unseen", "step_ends")
 
 
 class LoopStepEnd(NamedTuple):
@@ -47,21 +52,33 @@ class FinishedStep(NamedTuple):
     """A finished step."""
 
     timer: PhaseTimer
-    calls: int  # how many of the collectives so far belong to this step
+    calls: list[Call]
     samples: int
     losses: list[Any]  # the losses on which backward was called; their sum is the loss that the step descends
     epoch: int  # how many training passes over the data were made before
     scheduled: Scheduled  # CPU time and queueing of the loop's thread
-    following: PhaseTimer  # the timer of the next step
 
 
 class Loop:
-    """Follows one training loop, and calls `ended` with each finished step."""
+    """Follows one training loop. Its methods that are named like notes are the calls that the loop makes."""
 
-    def __init__(self, clock: Clock, calls: Callable[[], int], ended: Callable[[FinishedStep], None]) -> None:
-        """calls: returns how many collectives the rank has called since the end of the last step."""
-        self.timer = PhaseTimer(clock)
-        self._clock, self._calls, self._ended = clock, calls, ended
+    def __init__(
+        self,
+        at: Any,
+        ended: Callable[[FinishedStep], None],
+        other: Callable[[str, Any, list[Any]], object] = lambda name, at, arguments: None,
+    ) -> None:
+        """at: the moment at which the first step begins, on whatever clock. ended: called with each finished step.
+        other: called with the name, the moment and the arguments of each note that is no call of the loop."""
+        self.at = at  # the present moment: that of the notes read so far
+        self._ended, self._other = ended, other
+        self.timer = PhaseTimer(Clock())
+        self.timer.moments = [at]
+        self.calls: list[Call] = []  # the collectives since the end of the last step
+        self.ends = 0  # optimizer steps and marked step ends so far
+        self.place: tuple[int, int | None] = 0, None  # batches fetched in the current pass, and batches in the pass
+        # Whether any moment is unknown: in the current step; and since the last optimizer step, which may be its end.
+        self.is_untimed = self.is_untimed_since = False
         self._within: list[str] = []  # the phases of the calls in progress, innermost last
         self._otherwise = BETWEEN  # the phase while no call is in progress
         self._samples = self._cpu_ns = self._queued_ns = 0
@@ -91,7 +108,40 @@ class Loop:
         """The end of the step that is over although the next one has not begun; None while a step is under way."""
         return self._end if not self._within and self._otherwise == BETWEEN else None
 
+    def read(self, notes: Iterator[Any]) -> None:
+        """Read notes, each of which must be complete. A rank's own have Call objects for its collectives."""
+        for code in notes:
+            if isinstance(code, Call):
+                self.collective(code)
+                continue
+            name = NAMES[code]
+            at, *arguments = islice(notes, LENGTHS[code] - 1)
+            if name in OF_LOOP:
+                self._pass_to(at, is_end=name in ENDS)
+                getattr(self, name)(*arguments)
+            else:
+                self._other(name, at, arguments)
+
+    def _pass_to(self, at: Any, *, is_end: bool) -> None:
+        """The moment `at` has come. is_end: with it, an optimizer step or a marked step ends."""
+        is_unknown = at == UNKNOWN
+        self.ends += is_end
+        if is_end:
+            self.is_untimed |= self.is_untimed_since or is_unknown
+            self.is_untimed_since = is_unknown  # this end also is the begin of the next step
+        else:
+            self.is_untimed_since |= is_unknown
+        if isinstance(self.at, int) and isinstance(at, int):  # not marks on a device
+            self.at = max(self.at, at)  # on another stream, a note may be earlier than the last
+        else:
+            self.at = at
+
     # The calls that a loop makes.
+
+    def collective(self, call: Call) -> None:
+        """The loop calls a collective."""
+        call.forward_is_over = self.timer.forward_is_over
+        self.calls.append(call)
 
     def data_begins(self, trains: bool) -> None:
         """The loop fetches a batch. trains: gradients are recorded, so the batch is not for an evaluation."""
@@ -102,9 +152,22 @@ class Loop:
         self._has_fetched |= trains
         self._begin(DATA if trains else BETWEEN)
 
-    def data_ends(self, samples: int | None, trains: bool, is_first: bool, loader: int = 0) -> None:
+    def data_ends(
+        self,
+        samples: int | None,
+        trains: bool,
+        is_first: bool,
+        batch: int = 0,
+        batches: int | None = None,
+        loader: int = 0,
+    ) -> None:
         """samples: the number of samples in the batch; None if the loader was exhausted. is_first: the batch is the
-        first of a pass over the data. loader: an id."""
+        first of a pass over the data. batch: its number in the pass, from 1 on; 0 if unknown. batches: in the pass.
+        loader: an id."""
+        if batch:
+            self.place = batch, batches
+        elif trains and samples is None:  # the pass is over
+            self.place = self.place[0], self.place[0]
         self._finish(DATA, BETWEEN)
         if not self._within:
             self._otherwise = FORWARD if trains and samples is not None else BETWEEN
@@ -160,7 +223,7 @@ class Loop:
             self._end = self._here()
         if not self._within:
             self._otherwise = BETWEEN
-            self._after_backward = len(self.timer.phases), self._calls()
+            self._after_backward = len(self.timer.phases), len(self.calls)
 
     def optimizer_begins(self, optimizer: int) -> None:
         """optimizer: an id."""
@@ -175,7 +238,7 @@ class Loop:
             self._begin(OPTIMIZER)
             self._optimizer_began = len(self.timer.phases)
             self._stepping = optimizer, len(self.timer.phases)
-            if self._after_backward and self._calls() > self._after_backward[1]:
+            if self._after_backward and len(self.calls) > self._after_backward[1]:
                 self._rename(self._after_backward[0], {BETWEEN: AGGREGATE})
         else:
             self._begin(OPTIMIZER)
@@ -247,7 +310,7 @@ class Loop:
         return phases.index(FORWARD, used) if FORWARD in phases[used:] else len(phases)
 
     def _here(self) -> LoopStepEnd:
-        return LoopStepEnd(len(self.timer.phases), self._calls(), self._samples, len(self._losses))
+        return LoopStepEnd(len(self.timer.phases), len(self.calls), self._samples, len(self._losses))
 
     # Phases.
 
@@ -268,7 +331,7 @@ class Loop:
     def _note(self, phase: str) -> None:
         """The phase ends now. (Not PhaseTimer.end, which would set `forward_is_over`.)"""
         self.timer.phases.append(phase)
-        self.timer.moments.append(self._clock.now())
+        self.timer.moments.append(self.at)
 
     def _rename(self, first: int, names: dict[str, str]) -> None:
         """Rename the phases of this step from index `first` on: later calls have shown what they were."""
@@ -292,16 +355,18 @@ class Loop:
         """Finish the step at `end`. Everything since then belongs to the next step."""
         phases, calls, samples, losses = end
         self._used = max(0, self._used[0] - phases), max(0, self._used[1] - samples)
-        over, following = self.timer, PhaseTimer(self._clock, self.timer.step + 1)
+        over, following = self.timer, PhaseTimer(Clock(), self.timer.step + 1)
         following.phases, over.phases = over.phases[phases:], over.phases[:phases]
         following.moments, over.moments = over.moments[phases:], over.moments[: phases + 1]
         self.timer = following
         self._samples -= samples
         of_step, self._losses = self._losses[:losses], self._losses[losses:]
+        called, self.calls = self.calls[:calls], self.calls[calls:]
         self._end = self._after_backward = None
         self._has_fetched = False
         self._looked_at.clear()
         self._stepped.clear()
         scheduled = Scheduled(self._cpu_ns, self._queued_ns)
         self._cpu_ns = self._queued_ns = 0
-        self._ended(FinishedStep(over, calls, samples, of_step, max(0, self._epoch), scheduled, following))
+        self._ended(FinishedStep(over, called, samples, of_step, max(0, self._epoch), scheduled))
+        self.is_untimed = False  # unknown moments since the step's end concern the next step

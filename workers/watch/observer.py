@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import get_ident
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -18,36 +17,31 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ..instruments.clock import Clock, OnItsWay
+from ..instruments.clock import Clock
 from ..instruments.cuda_clock import clock_of
-from ..instruments.delays import RankDelays
 from ..instruments.gpu import nccl_in_use, own_gpus
+from ..instruments.page_locked import OnItsWay
 from ..instruments.records import Call, PhaseTimer
 from ..instruments.sampler import RunQueue
 from ..instruments.shield import pass_on
 from ..instruments.tap import Tap
 from .batches import ModuleCalls, batches_of
 from .checks import Checks, Reading
+from .delays import WatchedDelays, as_bottleneck
 from .ending import ExitReason, variable
 from .link import PAGE_NUMBERS, Gone, Link, Page
 from .loop import MARKED
-from .notes import CODES, KINDS, MOST_NOTES, NONE, SITES, VERSION, OwnSteps
+from .notes import CODES, KINDS, MOST_NOTES, SITES, VERSION
 from .sender import Sender
 
 if TYPE_CHECKING:
-    from ddptui.config.trial import Bottleneck, Site
+    from ddptui.config.trial import Site
 
 READ_QUEUE_EVERY_S = 0.004  # one reading takes 8 µs in a training
 LOOK_EVERY_S, MOST_LINES = 1.0, 1_000  # on a GPU: how often, and at how many collectives of a step
 MOST_UNSCALED = 16  # scaled losses kept until backward is called on them
 MOST_PASSES = 64  # passes over the data whose lengths are kept; most of them have ended
 KIND_NUMBERS = {kind: number for number, kind in enumerate(KINDS)}
-DATA_BEGINS, DATA_ENDS = CODES["data_begins"], CODES["data_ends"]
-FORWARD_BEGINS, FORWARD_ENDS = CODES["forward_begins"], CODES["forward_ends"]
-BACKWARD_BEGINS, BACKWARD_ENDS = CODES["backward_begins"], CODES["backward_ends"]
-OPTIMIZER_BEGINS, OPTIMIZER_ENDS = CODES["optimizer_begins"], CODES["optimizer_ends"]
-AGGREGATE_BEGINS, AGGREGATE_ENDS = CODES["aggregate_begins"], CODES["aggregate_ends"]
-STEPPED_UNSEEN, STEP_ENDS, SCHEDULED = CODES["stepped_unseen"], CODES["step_ends"], CODES["scheduled"]
 
 
 class Observer:
@@ -77,11 +71,9 @@ class Observer:
         self._device = device
         self.is_over = False  # whether to stop observing
         asked = read_console(console)
-        self._last: int | None = asked["steps"]
         self._clock = clock_of(self._device)
         self._now, self._come_home = self._clock.at_home, self._clock.come_home
-        self._delays = RankDelays((), rank, seed=0, warmup_steps=0, device=self._device)
-        self._own_steps: OwnSteps | None = None  # only while there are delays
+        self._delays = WatchedDelays(rank, self._device, asked["steps"])
         self._ends = 0  # optimizer steps and marked step ends so far
         self._calls = self._calls_before = 0  # collectives so far, and at the last of these
         self._page = Page(asked["socket"])
@@ -89,15 +81,17 @@ class Observer:
         self._looked: dict[int, float] = {}  # by the number of a collective in its step: when its line was looked at
         hello = {
             "version": VERSION,
-            "rank": rank,
-            "world_size": world_size,
-            "at_ns": time.monotonic_ns(),
-            "host": socket.gethostname(),
-            "pid": os.getpid(),
-            "device": str(self._device),
-            "threads": torch.get_num_threads(),
-            "torch": str(torch.__version__),
-            "backend": dist.get_backend() if in_group else None,
+            "hello": {  # of the fields of wire.messages.Hello, those that the rank knows
+                "rank": rank,
+                "world_size": world_size,
+                "at_ns": time.monotonic_ns(),
+                "host": socket.gethostname(),
+                "pid": os.getpid(),
+                "device": str(self._device),
+                "threads": torch.get_num_threads(),
+                "torch": str(torch.__version__),
+                "backend": dist.get_backend() if in_group else None,
+            },
             "gpus": own_gpus(self._device),
             "nccl": nccl_in_use(self._device),
             "signs": signs,
@@ -165,32 +159,29 @@ class Observer:
     def _set_delays(self, bottlenecks: list[dict[str, Any]], first: int | None) -> None:
         """Replace the injected delays. first: the number of the step that begins; None if the relay will send it."""
         self._delays.set(tuple(as_bottleneck(fields) for fields in bottlenecks))
-        if self._own_steps is None:
-            steps = self._own_steps = OwnSteps(self._delays, self._now(), self._ends, first, self._last)
-            take, take_call = self._notes.extend, self._notes.append
+        if not self._delays.follows:
+            self._delays.follow(self._now(), self._ends, first)
+            delays, take, take_call = self._delays, self._notes.extend, self._notes.append
 
             def note(new: tuple[Any, ...]) -> None:
                 take(new)
-                steps.notes.extend(new)
+                delays.notes.extend(new)
 
             def note_call(call: Call) -> None:
                 take_call(call)
-                steps.notes.append(call)
+                delays.notes.append(call)
 
             self._note, self._note_call = note, note_call
 
     def _delay(self, site: "Site", *, within: str, depth: int) -> None:
         """Inject a delay that is due at `site`, if `depth` calls of the phase `within` are in progress."""
-        if self._clock.is_capturing():
-            return
-        if self._own_steps is not None and self._own_steps.depth(within) == depth:
+        if not self._clock.is_capturing() and self._delays.within(within, depth):
             self._delays.at(site)
             self._note_delays()
 
     def _before_collective(self) -> bool:
-        if not self._delays.are_any or self._own_steps is None:
+        if not self._delays.are_any:
             return False
-        self._own_steps.read()
         is_delayed = self._delays.before_collective()
         self._note_delays()
         return is_delayed
@@ -203,7 +194,7 @@ class Observer:
             self._ends,
             self._calls - self._calls_before,
             self._calls,
-            KIND_NUMBERS.get(call.kind, NONE),
+            KIND_NUMBERS.get(call.kind, -1),
             call.size,
             2 if self.backwards else self._had_backward,
         )
@@ -234,7 +225,7 @@ class Observer:
     def data_begins(self, trains: bool) -> None:
         """The loop fetches a batch. trains: gradients are recorded."""
         self._shows_forward |= trains
-        self._note((DATA_BEGINS, self._now(), trains))
+        self._note((CODES["data_begins"], self._now(), trains))
 
     def data_ends(self, batch: Any, samples: int | None, trains: bool, iterator: Any) -> None:
         """samples: in the batch; None if there was none. iterator: the loader's iterator; None if the training marks
@@ -253,7 +244,7 @@ class Observer:
                     self._batches.clear()
                 self._batches[id(iterator)] = batches_of(iterator)
             place, batches = number, self._batches[id(iterator)]
-        self._note((DATA_ENDS, self._now(), samples, trains, number == 1, place, batches, loader))
+        self._note((CODES["data_ends"], self._now(), samples, trains, number == 1, place, batches, loader))
 
     def forward_begins(self, trains: bool, network: Any = None, arguments: Any = None) -> None:
         """Forward begins. trains: gradients are recorded. network: a torch DDP; None if the training marks the phase.
@@ -261,10 +252,10 @@ class Observer:
         self._shows_forward |= trains
         if self._checks is not None and self._checks.is_due and trains:
             self._checks.forward_begins(network, arguments)
-        self._note((FORWARD_BEGINS, self._come_home(), trains))
+        self._note((CODES["forward_begins"], self._come_home(), trains))
 
     def forward_ends(self, trains: bool) -> None:
-        self._note((FORWARD_ENDS, self._now(), trains))
+        self._note((CODES["forward_ends"], self._now(), trains))
 
     def _await_forward(self) -> None:
         self._awaits_forward = not self._first_steps and not self._shows_forward
@@ -279,8 +270,8 @@ class Observer:
             if self._checks.is_due:
                 self._checks.forward_begins(None, arguments)
         if self._awaits_forward:
-            self._note((FORWARD_BEGINS, self._come_home(), True))
-            self._note((FORWARD_ENDS, self._now(), True))
+            self._note((CODES["forward_begins"], self._come_home(), True))
+            self._note((CODES["forward_ends"], self._now(), True))
 
     def loss_is_scaled(self, loss: Any, scaled: Any) -> None:
         """A GradScaler has scaled one or several losses. Copies the value now and keeps neither tensor, since both keep
@@ -311,7 +302,7 @@ class Observer:
         self.backwards += 1
         self._had_backward = True
         self._flags.forward_is_over = True
-        self._note((BACKWARD_BEGINS, self._come_home(), loss is not None, loss))
+        self._note((CODES["backward_begins"], self._come_home(), loss))
         self._note_reading(batch)
 
     def backward_ends(self, *, is_whole: bool = True) -> None:
@@ -327,18 +318,18 @@ class Observer:
                 self._checks.backward_ends(self._calls, is_outermost=not self.backwards)
         if self._delays.are_any:
             self._delay("backward", within="backward", depth=1)
-        self._note((BACKWARD_ENDS, self._now()))
+        self._note((CODES["backward_ends"], self._now()))
 
     def optimizer_begins(self, optimizer: Any) -> None:
         """optimizer: MARKED if the training marks the phase."""
-        self._note((OPTIMIZER_BEGINS, self._now(), optimizer if optimizer is MARKED else id(optimizer)))
+        self._note((CODES["optimizer_begins"], self._now(), optimizer if optimizer is MARKED else id(optimizer)))
         if self._checks is not None and self._checks.is_due and optimizer is not MARKED:
             self._note_reading(self._checks.optimizer_begins(optimizer))
 
     def optimizer_ends(self, optimizer: Any) -> None:
         if self._checks is not None and self._checks.within is not None:
             self._note_reading(self._checks.optimizer_ends(optimizer))
-        self._note((OPTIMIZER_ENDS, self._now(), optimizer if optimizer is MARKED else id(optimizer)))
+        self._note((CODES["optimizer_ends"], self._now(), optimizer if optimizer is MARKED else id(optimizer)))
         self._between_steps()
 
     def _note_reading(self, reading: Reading | None) -> None:
@@ -347,13 +338,13 @@ class Observer:
 
     def stepped_unseen(self) -> None:
         """An optimizer in compiled code has made a step since the last call."""
-        self._note((STEPPED_UNSEEN, self._now()))
+        self._note((CODES["stepped_unseen"], self._now()))
         self._between_steps()
 
     def _between_steps(self) -> None:
         self._ends += 1
         self._calls_before = self._calls
-        PAGE_NUMBERS.pack_into(self._page.numbers, 0, self._ends, 0, self._calls, NONE, 0, False)
+        PAGE_NUMBERS.pack_into(self._page.numbers, 0, self._ends, 0, self._calls, -1, 0, False)
         self._tap.renew()
         if self._first_steps:
             self._first_steps -= 1
@@ -363,7 +354,7 @@ class Observer:
         if (now := time.monotonic()) - self._read_queue_at > READ_QUEUE_EVERY_S:
             self._read_queue_at = now
             if self._queue is not None and any(taken := self._queue.taken()):
-                self._note((SCHEDULED, self._now(), *taken))
+                self._note((CODES["scheduled"], self._now(), *taken))
             if len(self._notes) > MOST_NOTES or self._clock.is_full():
                 self._see_no_more()
         if self._sender.orders and not self.backwards and not self._marks:
@@ -374,7 +365,7 @@ class Observer:
         order = self._sender.orders.popleft()
         if "bottleneck" in order:
             self._set_delays(order["bottleneck"], first=None)
-        elif self._own_steps is not None and self._own_steps.learn(order["step"], order["ends"]):
+        elif self._delays.learn(order["step"], order["ends"]):
             self._note((CODES["numbered"], self._now()))
 
     def _loss_of(self, tensors: Any) -> OnItsWay | float | None:
@@ -415,7 +406,7 @@ class Observer:
             case "backward":
                 self.backward_begins()
             case "aggregate":
-                self._note((AGGREGATE_BEGINS, self._now()))
+                self._note((CODES["aggregate_begins"], self._now()))
             case "optimizer":
                 self.optimizer_begins(MARKED)
 
@@ -430,14 +421,14 @@ class Observer:
             case "backward":
                 self.backward_ends()
             case "aggregate":
-                self._note((AGGREGATE_ENDS, self._now()))
+                self._note((CODES["aggregate_ends"], self._now()))
             case "optimizer":
                 self.optimizer_ends(MARKED)
 
     def step_ends(self, loss: Any, samples: int) -> None:
         """The training marks the end of a step."""
         kept = None if loss is None else self._kept(loss)  # before the mark: once that is reached, the loss is there
-        self._note((STEP_ENDS, self._come_home(), kept is not None, kept, samples))
+        self._note((CODES["step_ends"], self._come_home(), kept, samples))
         if self._checks is not None:
             self._checks.count()
         self._between_steps()
@@ -493,9 +484,3 @@ def launched_as() -> tuple[int, int]:
     launcher."""
     rank, world_size = variable("RANK"), variable("WORLD_SIZE")
     return (0, 1) if rank is None or world_size is None or rank >= world_size else (rank, world_size)
-
-
-def as_bottleneck(fields: dict[str, Any]) -> "Bottleneck":
-    """A delay that the relay has sent, as an object with Bottleneck's fields: its module is not importable here."""
-    made: Any = SimpleNamespace(**fields)
-    return made  # type: ignore[no-any-return]

@@ -16,18 +16,17 @@ import torch
 from ..instruments.clock import (
     LOOK_EVERY_MS,
     NS_PER_MS,
-    RELAXED,
     SEND_EVERY_MS,
     STOOD_STILL_MS,
     Clock,
-    exchange_capture_mode,
 )
-from ..instruments.gpu import peak_bytes, peak_reserved_bytes, reserved_bytes, used_bytes
+from ..instruments.gpu import memory_of
+from ..instruments.page_locked import RELAXED, exchange_capture_mode
 from ..instruments.sampler import MODULE_CALL, Named, Sampler, frames_of, line_of
 from ..instruments.shield import suppressed
 from .encoder import NoteEncoder
 from .ending import MOST_FRAMES, PACKAGES, Place, has_lock, is_ours, place_of, shortened
-from .link import JSON, NUMBERS, Gone, Link
+from .link import JSON, NOTES, Gone, Link
 from .notes import CODES
 from .process import OwnThread
 
@@ -57,7 +56,7 @@ class Sender:
         # A note's numbers are appended together, but not as one object: more objects would trigger more garbage
         # collections, which walk everything that the training has. A collective is a note of its own.
         self.notes: deque[Any] = deque()
-        self._encoder = NoteEncoder(self.notes, clock, self._name)
+        self._encoder = NoteEncoder(self.notes, clock)
         self.orders: deque[dict[str, Any]] = deque()  # from the relay
         self._link, self._device = link, clock.device
         self._is_asleep, self._over = is_asleep, over
@@ -71,18 +70,18 @@ class Sender:
         self._link.put(JSON, json.dumps(hello).encode())
         self.thread = OwnThread(self._run)
         self._sampler = Sampler(trains, named_code) if lines and has_lock() else None
-        self._samples = OwnThread(self._sample) if self._sampler is not None else None
+        self._sampling = OwnThread(self._sample)
 
     def start(self) -> None:
         """Start the threads; the sending one sends Hello first. Raises RuntimeError if no thread can be started."""
         self.thread.start()
-        if self._samples is not None:
-            self._samples.start()
+        if self._sampler is not None:
+            self._sampling.start()
 
     def _sample(self) -> None:
-        assert self._sampler is not None
         try:
-            self._sampler.run()
+            if self._sampler is not None:
+                self._sampler.run()
         except Exception as error:
             self._over(error)
 
@@ -128,12 +127,11 @@ class Sender:
         if self._device is not None and time.monotonic() - self._memory_at > MEMORY_EVERY_S:
             self._memory_at = time.monotonic()
             with suppressed(RuntimeError):  # a custom allocator may not report its memory
-                figures = [read(self._device) for read in (used_bytes, reserved_bytes, peak_bytes, peak_reserved_bytes)]
-                self.notes.extend((CODES["memory"], time.monotonic_ns(), *figures))
+                self.notes.extend((CODES["memory"], time.monotonic_ns(), *memory_of(self._device)))
         if self._sampler is not None and (samples := self._sampler.taken()):  # before the steps that have them
             self._link.put(JSON, json.dumps({"samples": samples}).encode())
-        if numbers := self._encoder.encode():
-            self._link.put(NUMBERS, numbers)
+        if notes := self._encoder.encode():
+            self._link.put(NOTES, notes)
         self._look_at_stack(time.monotonic())
         self._link.send()
 
@@ -156,17 +154,13 @@ class Sender:
             self._stack = stack
             self._link.put(JSON, json.dumps({"stack": stack}).encode())
 
-    def _name(self, number: int, name: Any) -> None:
-        """Send the relay the name for which a number stands in all notes that follow."""
-        self._link.put(JSON, json.dumps({"number": number, "name": name}).encode())
-
     def close(self, last: dict[str, Any] | None) -> None:
         """End the thread, send the remaining notes and `last`, and close the connection. last: a message about the end;
         None to send nothing more."""
         self._closing.set()
-        if self._sampler is not None and self._samples is not None:
+        if self._sampler is not None:
             self._sampler.close()
-            self._samples.has_ended_within(LAST_WORDS_S)
+            self._sampling.has_ended_within(LAST_WORDS_S)
         has_ended = self.thread.has_ended_within(LAST_WORDS_S)
         if last is not None and has_ended:
             self._send_last(last)

@@ -29,10 +29,10 @@ GPU = RealTimeGpu()
 
 def watch_it_there():
     """Have the one who watches take this for a training on a GPU."""
-    from ddptui_injected.instruments import clock, cuda_clock, hooks
+    from ddptui_injected.instruments import cuda_clock, hooks, page_locked
     from ddptui_injected.watch import patches
 
-    put_in(GPU, setattr, cuda_clock, clock)
+    put_in(GPU, setattr, cuda_clock, page_locked)
     torch.cuda.set_device = lambda _: None
     patches.device_of = lambda _: torch.device("cuda", 0)
     hooks.carrier_of = lambda *_: "another"
