@@ -64,7 +64,7 @@ def rank_gpu_figures(log: LaunchData, rank: int) -> dict[str, Any]:
     ready, span = log.ready.get(rank), log.span(rank)
     if ready is None or span is None or not ready.gpus:
         return {}
-    readings = log.gpu_readings.within(span)
+    readings = log.gpu_readings_within(span)
     gpus = [reading.gpu for reading in readings]
     rate, peak = rank_tflops(ready, span), rank_peak(ready)
     busy_percent = of_known(fmean, (gpu.busy_percent for gpu in gpus))

@@ -42,7 +42,6 @@ STOPS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 SIGNALLED = re.compile(r"^SignalException: Process \d+ got signal: (\d+)")  # torchrun's own
 LAUNCHER = re.compile(r"^.*torch/distributed/elastic/", re.MULTILINE)  # how torchrun's own messages begin
 IN_LOADER = re.compile(r"torch/utils/data/")
-IN_WORKER = re.compile(r"Caught (\w+) in DataLoader worker process (\d+)")
 OUT_OF_STEP = (
     "all ranks must call the same collectives in the same order: look for one in an `if` or a loop that differs "
     "between ranks, and give every rank the same number of batches"
@@ -245,9 +244,6 @@ def _how(seen: Evidence, end: ProcessEnd) -> tuple[tuple[str, str], str]:
             port = re.search(r"port: (\d+)|:(\d+)\b", end.error)
             holder = seen.port_holder(int(port[1] or port[2])) if port else ""
             remedy = remedy.replace("another process", holder or "another process", 1)
-        if worker := IN_WORKER.search(end.error):
-            inside = _error_of_worker(end.error)
-            return (how, f"{place}: {worker[1]} in DataLoader worker {worker[2]}{inside}"), remedy
         if end.is_origin_cause:
             return (how, f", at {shortened(end.origin, MOST_OF_AN_ERROR)}"), remedy
         after = f" (after {shortened(end.origin, MOST_OF_AN_ERROR)})" if end.origin else ""
@@ -277,15 +273,6 @@ def _remarks(seen: Evidence, end: ProcessEnd) -> Iterator[str]:
         ]
         if shapes and int(differs[1]) < len(shapes[0]):
             yield f"rank 0's parameter {differs[1]} has the shape {shapes[0][int(differs[1])]}"
-
-
-def _error_of_worker(error: str) -> str:
-    """The last line of the traceback that a DataLoader worker has sent, and the innermost line of code in it."""
-    lines = [line for line in error.splitlines() if line.strip()]
-    files = re.findall(r'File "([^"]+)", line (\d+), in (\w+)', error)
-    own = [(file.rpartition("/")[2], line) for file, line, _ in files if "site-packages" not in file]
-    at = f", {own[-1][0]}:{own[-1][1]}" if own else ""
-    return f"{at}: {shortened(lines[-1], MOST_OF_AN_ERROR)}"
 
 
 def stopped_from_outside(seen: Evidence) -> Failure | None:

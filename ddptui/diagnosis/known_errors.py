@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ddptui.config.checks import NO_SENDING, can_share_gpu, needs_point_to_point
 from ddptui.config.trial import Trial
 from ddptui.diagnosis.memory import gpu_memory_remedy, gpu_out_of_memory
-from ddptui.text.words import OLDER, WHO_HAS_MPI, WITH_CUDA
+from ddptui.text.words import WITH_CUDA
 
 SHARED_MEMORY = (
     "delete what dead runs have left there (`df -h /dev/shm`), or make it larger (docker: --shm-size=8g, or --ipc=host)"
@@ -29,7 +29,6 @@ REMEDIES = {
     "without_nccl": ("backend = 'gloo' does without NCCL", "init_process_group('gloo') does without NCCL"),
     "without_replicas": ("gpus_per_rank = 1 does without it", "DistributedDataParallel does without it"),
     "by_nccl": ("take backend = 'nccl'", "take init_process_group('nccl'), or move the tensors to the CPU before"),
-    "spawn": ("take start_method = 'spawn'", "start processes by 'spawn', or use CUDA only after the fork"),
     "no_compile": ("set compile = false", "leave torch.compile out"),
     "no_workers": ("set num_workers = 0", "create the DataLoader with num_workers=0"),
     "fewer_workers": ("take a smaller num_workers, or 0", "give the DataLoader fewer workers"),
@@ -97,13 +96,6 @@ def _two_devices(match: "re.Match[str]", _trial: Trial) -> str:
     return (
         f"tensors on two devices, {match['one']} and {match['other']}, met{where}: move batch and labels to the GPU; "
         "in a model, create tensors with device=inputs.device, or with register_buffer, which moves with the model"
-    )
-
-
-def _too_old(match: "re.Match[str]", _trial: Trial) -> str:
-    version = int(match[1])  # 12040 means CUDA 12.4
-    return (
-        f"the NVIDIA driver is too old for this torch: it offers CUDA {version // 1000}.{version % 1000 // 10}; {OLDER}"
     )
 
 
@@ -219,11 +211,6 @@ KNOWN_ERRORS: tuple[Known, ...] = (
     Known(r"Input type \((?:torch\.|CPU)\w+\) and weight type \((?:torch\.cuda\.|CUDA)\w+\) should be the same",
           "a layer on the GPU received a tensor on the CPU: move the batch (x = x.to(device)); if forward has created "
           "the tensor, create it with device=inputs.device"),
-    Known(r"module must have its parameters and buffers on device (?P<device>\S+) \(device_ids\[0\]\) but found one of "
-          r"them on device: (?P<other>\S+)",
-          "nn.DataParallel needs the whole model on {device}, but a parameter or buffer is on {other}: create none "
-          "with a device of its own, and none after the model was moved"),
-    Known(r"NVIDIA driver on your system is too old \(found version (\d+)\)", _too_old),
     Known(r"Found no NVIDIA driver on your system",
           "CUDA finds no NVIDIA driver: install it (`nvidia-smi` must list the GPUs; docker: --gpus all), or {on_cpu}"),
     Known(r"(?i)driver/library version mismatch|unsupported display driver / cuda driver combination",
@@ -244,10 +231,7 @@ KNOWN_ERRORS: tuple[Known, ...] = (
     Known(r"no kernel image is available for execution on the device",
           "this torch has no code for this GPU: install a torch that supports it (pytorch.org/get-started)"),
     Known(r"Torch not compiled with CUDA enabled", f"this torch is built without CUDA: {WITH_CUDA}, or {{on_cpu}}"),
-    Known(r"Cannot re-initialize CUDA in forked subprocess", "CUDA does not survive a fork: {spawn}"),
     Known(r"(?:write|read)v? \[[^]]*\]:\d+: Bad address", _sent_by_gloo),
-    Known(r"(?:ProcessGroupGloo|Backend gloo) does not support reduce_scatter",
-          "gloo has reduce_scatter from torch 2.8 on: take a newer torch, or leave reduce_scatter out"),
     Known(r"Unexpected bus error encountered in worker|DataLoader worker \(pid \d+\) is killed by signal: Bus error",
           f"a DataLoader worker was ended by a bus error: /dev/shm is full; {SHARED_MEMORY}, or {{no_workers}}"),
     Known(r"DataLoader worker \(pid \d+\) is killed by signal: Killed",
@@ -260,10 +244,6 @@ KNOWN_ERRORS: tuple[Known, ...] = (
           f"a DataLoader worker finds no room in /dev/shm; {SHARED_MEMORY}, or {{no_workers}}"),
     Known(r"No working C\+\+ compiler found|Compiler: \S+ is not found",
           "torch.compile finds no C++ compiler: install g++, or name another with CXX, or {no_compile}"),
-    Known(r"Cannot find a working triton installation",
-          "torch.compile finds no Triton: `pip install triton`, or {no_compile}"),
-    Known(r"Found (?P<name>.{1,60}?) which is too old to be supported by the triton GPU compiler",
-          "Triton does not support {name}, which is too old: {no_compile}"),
     Known(r"CUDA error: (?P<why>.{1,80}?)(?= Search for| CUDA kernel errors|$)",
           "CUDA failed ({why}): put CUDA_LAUNCH_BLOCKING=1 before the command to see in which call"),
     # Models and gradients
@@ -272,12 +252,10 @@ KNOWN_ERRORS: tuple[Known, ...] = (
     Known(r"Expected to mark a variable ready only once(?:.+Parameter at index \d+(?P<name> with name \S+))?",
           "DDP received two gradients of a parameter{name} in one backward: checkpoint activations with "
           "use_reentrant=False, call the model only through DDP, or set static_graph=True"),
-    Known(r"params\[(?P<index>\d+)\] in this process with sizes (?P<shape>\[[\d, ]*\]) appears not to match sizes",
-          "the models differ: when DDP was made, this rank's parameter {index} had the shape {shape}, and another on "
-          "rank 0; build the model from the same sizes on every rank, not from those that each counts in its own data"),
-    Known(r"params\[(?P<index>\d+)\] in this process with sizes \[[\d, ]*\] appears not to match strides",
-          "the models differ: when DDP was made, this rank's parameter {index} had another memory layout "
-          "than on rank 0 (transposed, or channels_last); create it in the same way on every rank"),
+    Known(r"params\[(?P<index>\d+)\] in this process with sizes (?P<shape>\[[\d, ]*\]) appears not to match "
+          r"(?P<what>sizes|strides)",
+          "the models differ: when DDP was made, this rank's parameter {index} of shape {shape} had other {what} than "
+          "on rank 0; build the model in the same way on every rank, not from sizes that each counts in its own data"),
     Known(r"Rank (?P<rank>\d+) has (?P<count>\d+) params, while rank (?P<other>\d+) has inconsistent (?P<others>\d+)",
           "the models differ: DDP found {count} parameters on rank {rank} and {others} on rank {other}; build and "
           "freeze the same layers on every rank"),
@@ -290,24 +268,11 @@ KNOWN_ERRORS: tuple[Known, ...] = (
     Known(r"(?:Missing|Unexpected) key\(s\) in state_dict: \"module\.",
           "DDP puts `module.` before each name: save model.module.state_dict() and load it into model.module; from a "
           "file with the prefix, take it off (torch.nn.modules.utils.consume_prefix_in_state_dict_if_present)"),
-    Known(r"train a model that has been loaded with `device_map='auto'` in any distributed mode",
-          "device_map='auto' spreads one model over all GPUs: load it without device_map, or start a single process"),
     # Collectives
     Known(r"Detected mismatch between collectives on ranks", _other_collective),
     Known(r"op\.preamble\.length <= \S+.{0,60}? (?P<got>\d+) vs (?P<room>\d+)",
           f"the ranks are out of step: gloo received {{got}} bytes where it expected {{room}}; {SAME_CALLS} "
           "(TORCH_DISTRIBUTED_DEBUG=DETAIL names the first call that differs)"),
-    Known(r"Cannot apply desired operation due to shape mismatches.{0,100}Operation: `(?P<call>[\w.]+)`",
-          "the ranks called {call} with tensors of different shapes: pad them first, with "
-          "accelerator.pad_across_processes"),
-    Known(r"You can't use batches of different size with `dispatch_batches=True`",
-          "accelerate sends rank 0's batches to all ranks, but they differ in size: pad all samples alike, or set "
-          "DataLoaderConfiguration(dispatch_batches=False)"),
-    Known(r"Rank (?P<rank>\d+) exhausted all inputs",
-          "rank {rank} ran out of batches first: give every rank the same number, or leave throw_on_early_termination "
-          "out"),
-    Known(r"Detected at least one rank that exhausted inputs", "another rank ran out of batches first: give every rank "
-          "the same number", is_consequence=True),
     Known(r"Ranks? (?P<ranks>\d[\d, ]*) failed to pass monitoredBarrier in (?P<ms>\d+) ms",
           "rank {ranks} did not come to a barrier within {ms} ms: its log and stack show where it was",
           is_consequence=True),
@@ -365,21 +330,10 @@ KNOWN_ERRORS: tuple[Known, ...] = (
           "gloo finds no network interface {name}: GLOO_SOCKET_IFNAME must name one that `ip addr` lists"),
     Known(r"environment variable (?P<name>\w+) expected, but not set",
           "{name} is not set: start the script with torchrun, which sets it"),
-    Known(r"rendezvous: (?P<what>rank|world size) parameter missing",
-          "init_process_group does not know the {what}: pass it, or start with torchrun and leave init_method out"),
     Known(r"(?P<what>Invalid rank -?\d+|rank < size\. \d+ vs \d+|rank must be in \[0, \d+)",
           "rank and world size do not match ({what}): ranks count from 0 to WORLD_SIZE - 1, and torchrun sets both"),
-    Known(r"but the product \((?P<asked>\d+ \* \d+)\) does not match the world size \((?P<started>\d+)\)",
-          "Lightning expects {asked} ranks, but the launcher started {started}: give devices and num_nodes torchrun's "
-          "--nproc-per-node and --nnodes"),
-    Known(r"Default process group has not been initialized",
-          "there is no process group yet: call init_process_group first, and make no calls after "
-          "destroy_process_group"),
-    Known(r"package doesn't have MPI built in", f"this torch has no MPI: {WHO_HAS_MPI}; take gloo or NCCL"),
     Known(r"package doesn't have (?P<name>\w+) built in",
           "this torch is built without {name}: install one for your GPUs (pytorch.org/get-started), or take gloo"),
-    Known(r"ProcessGroupNCCL is only supported with GPUs",
-          f"NCCL needs GPUs, and torch sees none: {GPU_VISIBLE}; without GPUs take init_process_group('gloo')"),
     # The script and its environment
     Known(r"(?:unrecognized arguments|[Nn]o such option|HfArgumentParser|arguments are required|line flag).{0,300}"
           r"[-']local[-_]rank",
@@ -389,9 +343,6 @@ KNOWN_ERRORS: tuple[Known, ...] = (
           "the ranks' Python has no module {name}: install it there (`which python torchrun` must name one "
           "environment), or put your own code's folder in PYTHONPATH"),
     Known(r"Caught (?P<kind>\w+) in DataLoader worker process (?P<worker>\d+)", _in_a_worker),
-    Known(r"An attempt has been made to start a new process before the current process has finished its bootstrapping",
-          "a process started by 'spawn' imports the script: put what starts processes below "
-          "`if __name__ == '__main__':`"),
     Known(r"Can't (?:pickle|get) local object '?(?P<name>[\w.<>]+)",
           "a process started by 'spawn' must import what it receives: define {name} at the top of a module"),
     Known(r"terminate called without an active exception",

@@ -7,9 +7,23 @@ from itertools import chain, groupby
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from ddptui.text.words import count, listed, size
-from ddptui.wire.messages import POINT_TO_POINT, SAME_SIZE, Position, Stack
+from ddptui.wire.messages import (
+    POINT_TO_POINT,
+    SAME_SIZE,
+    Done,
+    Failed,
+    Heartbeat,
+    Position,
+    RankMessage,
+    Ready,
+    Shown,
+    Stack,
+    Step,
+    Timed,
+)
 from ddptui.wire.phases import BETWEEN, PHASES
 
 STOPPED = ("stopped", "tracing-stop")  # states of a process, as psutil names them
@@ -61,6 +75,21 @@ class RankProgress(msgspec.Struct, frozen=True, kw_only=True):
         step, number = self.position.step, self.position.number
         return (step, number) if step is not None and number is not None else None
 
+    def after(self, message: RankMessage) -> "RankProgress":
+        """How far the rank is by its next message."""
+        match message:
+            case Ready():
+                return replace(self, trains=True)
+            case Step():
+                return replace(self, steps=message.step + 1, trains=True)
+            case Shown() | Timed():
+                return replace(self, steps=message.place + 1)
+            case Heartbeat() | Failed():
+                return replace(self, position=message.position, stack=message.stack)
+            case Done():
+                return replace(self, is_over=True)
+        return self
+
 
 def explain_stall(
     ranks: Mapping[int, RankProgress], world_size: int, stood_s: float, mismatch: CallCountMismatch | None = None
@@ -98,7 +127,9 @@ def describe_late(ranks: Mapping[int, RankProgress], world_size: int) -> tuple[s
     waiting = [rank for rank, progress in ranks.items() if progress.waits_in and rank not in suspects]
     if not waiting:
         return sentence, suspects
-    clauses = [*_pronoun(_groups(ranks, suspects), suspects), *_waits(ranks, waiting, "")]
+    calls = {rank: ", ".join(filter(None, [call_name(ranks[rank]), line_of(ranks[rank].stack)])) for rank in waiting}
+    waits = _clauses({rank: f"waits in {call}" for rank, call in calls.items()})
+    clauses = [*_pronoun(_groups(ranks, suspects), suspects), *waits]
     was = "; ".join(" ".join(PAST.get(word, word) for word in clause.split(" ")) for clause in clauses)
     return f"{named(suspects)} kept {named(waiting)} waiting: {was}", suspects
 
@@ -107,16 +138,6 @@ def _pronoun(clauses: list[str], ranks: Sequence[int]) -> list[str]:
     """The clauses about ranks that were just named: if they all do the same, with a pronoun."""
     they = "they" if len(ranks) > 1 else "it"
     return [they + clauses[0].removeprefix(named(ranks))] if len(clauses) == 1 else clauses
-
-
-def _waits(ranks: Mapping[int, RankProgress], waiting: Sequence[int], late: str) -> list[str]:
-    """A clause for each collective in which ranks wait. late: for whom; may be empty."""
-    calls: dict[str, list[int]] = {}
-    for rank in waiting:
-        line = line_of(ranks[rank].stack)
-        calls.setdefault(call_name(ranks[rank]) + (f", {line}" if line else ""), []).append(rank)
-    wait = f"waits{' for ' * bool(late)}{late} in"
-    return [f"{named(those)} {verb(those, wait)} {call}" for call, those in calls.items()]
 
 
 def _at_a_collective(
@@ -139,14 +160,6 @@ def _at_a_collective(
     wait = f"{named(arrived)} {verb(arrived, 'waits')}"
     lines = "".join(f", {line}" for line in dict.fromkeys(line_of(ranks[rank].stack) for rank in arrived) if line)
     there = f"{wait} there{lines}"
-    if missing and all(ranks[rank].stack for rank in missing):
-        return "; ".join(
-            [
-                *_groups(ranks, missing),
-                *_waits(ranks, arrived, "it" if len(missing) == 1 else "them"),
-                *_groups(ranks, beyond),
-            ]
-        ), missing
     if missing:
         parts = [*_pronoun(_groups(ranks, missing), missing), there, *_groups(ranks, beyond)]
         return f"{named(missing)} {verb(missing, 'has')} not arrived at {name}: {'; '.join(parts)}", missing
@@ -183,11 +196,16 @@ def describe_mismatch(mismatch: CallCountMismatch) -> tuple[str, list[int]]:
 
 
 def _groups(ranks: Mapping[int, RankProgress], chosen: Sequence[int]) -> list[str]:
-    """What the chosen ranks are doing: a clause for each group of ranks that do the same."""
-    doing: dict[str, list[int]] = {}
-    for rank in chosen:
-        doing.setdefault(_doing(ranks[rank]), []).append(rank)
-    return [f"{named(group)} {verb(group, text)}" for text, group in doing.items()]
+    """What the chosen ranks are doing."""
+    return _clauses({rank: _doing(ranks[rank]) for rank in chosen})
+
+
+def _clauses(texts: Mapping[int, str]) -> list[str]:
+    """A clause for each group of ranks with the same text. texts: words to put after a rank's name."""
+    groups: dict[str, list[int]] = {}
+    for rank, text in texts.items():
+        groups.setdefault(text, []).append(rank)
+    return [f"{named(group)} {verb(group, text)}" for text, group in groups.items()]
 
 
 def _doing(progress: RankProgress) -> str:

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from ddptui.live.state import MOST_POINTS, Curve, Point, across, mean_of
+from ddptui.analysis.thinning import MOST_ITEMS
+from ddptui.live.state import Curve, Point, across, mean_of
 from ddptui.text.words import MS, S
 from ddptui.wire.messages import Step
 
@@ -64,7 +65,7 @@ class LaunchCurves(msgspec.Struct):
     ends_ns: dict[int, Curve] = {}  # by rank: when each step ended
     begin_ns: dict[int, int] = {}  # by rank: when the first step began
     lengths: StepLengths = msgspec.field(default_factory=StepLengths)
-    most: int = MOST_POINTS
+    most: int = MOST_ITEMS
 
     def add(self, step: Step) -> None:
         """Add a step. Warm-up steps count for the loss, but not for step times."""

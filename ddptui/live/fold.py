@@ -83,10 +83,9 @@ def _apply_to_rank(live: Live, rank: RankState, message: OfRank) -> None:
         case Shown() | Timed():
             rank.state, rank.step = "running", message.place + 1
             if isinstance(message, Shown):
-                detail = (message.reduce_op or "").upper()
+                live.called = f"{message.operation} {(message.reduce_op or '').upper()}".rstrip()
             else:
-                detail = size(message.bytes) if message.bytes else ""
-            live.called = f"{message.operation} {detail}".rstrip()
+                live.called = message.operation + (f", {size(message.bytes)}" if message.bytes else "")
             _moved_on(live, rank, message.at_ns)
         case Heartbeat():
             _active(live, rank, message.at_ns)
@@ -120,7 +119,7 @@ def _step(live: Live, rank: RankState, message: Step) -> None:
 def _begin(live: Live, message: Launched) -> None:
     live.trial, live.repeat = message.trial, message.repeat
     live.status, live.error = "running", None
-    live.ranks, live.load, live.refused, live.called = {}, None, None, None
+    live.ranks, live.load, live.refused, live.called = {}, None, None, ""
     live.injected, live.changed_ns = None, 0
     live.watched, live.checks = message.watched, CheckLog(asked=processes_of(message.command))
     live.launched_ns = message.at_ns

@@ -18,10 +18,9 @@ from ddptui.analysis.figures import mean_by_sample
 from ddptui.analysis.heartbeats import Loaders
 from ddptui.analysis.primitive_results import PrimitivesLog, PrimitivesResult, combined
 from ddptui.analysis.results import Results
-from ddptui.config.catalog import OPERATIONS, REDUCE_OPS, message_sizes, operations_tried, primitive_title
-from ddptui.config.trial import Bottleneck, Trial
+from ddptui.analysis.thinning import Thinned
+from ddptui.config.trial import Bottleneck
 from ddptui.findings.repeat import NO_OUTCOMES, Outcomes
-from ddptui.text.words import size
 from ddptui.wire.messages import Gpu, Hello, Line, Pause, Position, Shown, Stack, Step, Stood, Timed
 from ddptui.wire.records import Launched, Load, Message, Refused
 
@@ -30,26 +29,11 @@ Item = TypeVar("Item")
 MOST_RECENT = 200  # steps kept per rank
 RECENT_NS = 2e9  # the judgement covers the last two seconds
 MOST_PAUSES = 100
-MOST_POINTS = 512  # points of a curve: more than a terminal has columns of dots
 
 Point = tuple[int, float | None]  # step and value; None: the value was not finite
 
 
-class Curve(msgspec.Struct):
-    """A figure over the steps of a training of any length, in a bounded number of points."""
-
-    points: list[Point] = []
-    most: int = MOST_POINTS
-    stride: int = 1  # every how many steps a point is kept; doubled when the curve is full
-
-    def add(self, step: int, value: float | None) -> None:
-        """Add the value of a step, if the step is a multiple of the stride."""
-        if step % self.stride:
-            return
-        self.points.append((step, value))
-        if len(self.points) > self.most:
-            self.stride *= 2
-            self.points = [point for point in self.points if point[0] % self.stride == 0]
+Curve = Thinned[float | None]  # a figure over the steps of a training
 
 
 def mean_of(curves: Sequence[Curve]) -> list[Point]:
@@ -142,7 +126,7 @@ class Live(msgspec.Struct):
     load: Load | None = None
     refused: Refused | None = None  # rejected messages of the current launch
     notice: str = ""  # what the launch waits for before its ranks connect
-    called: str | None = None  # the primitive that was called last, with its size
+    called: str = ""  # the primitive that was called last: all_reduce, 64 KB
     pauses: deque[Pause] = msgspec.field(default_factory=lambda: deque(maxlen=MOST_PAUSES))
     clocks: Clocks = msgspec.field(default_factory=Clocks)
     loaders: dict[int, Loaders] = msgspec.field(default_factory=dict)  # by rank
@@ -234,25 +218,3 @@ class PrimitivesProgress:
         views, cells = [*before.views, *more.views], [*before.cells, *more.cells]
         launches[-1] = msgspec.structs.replace(more, views=views, cells=cells)
         self._together.pop(self.trial, None)
-
-
-def current_primitive(live: Live, trial: Trial | None) -> str:
-    """The primitive that the ranks call now, e.g. "all_reduce, 64 KB"; empty between launches."""
-    calls = plan(trial) if trial and live.status == "running" and live.steps else []
-    return calls[live.step] if live.step < len(calls) else ""
-
-
-def plan(trial: Trial) -> list[str]:
-    """The primitives that the ranks of a trial call, in order."""
-    is_shown = trial.primitives == "see"
-    operators = trial.reduce_ops or (REDUCE_OPS if is_shown else ("sum",))
-    sizes = message_sizes(trial.min_bytes, trial.max_bytes, trial.step_factor)
-    places = []
-    for name in operations_tried(trial.operations, shown=is_shown, pipelined=trial.cadence == "pipelined"):
-        facts, calls = OPERATIONS[name], [primitive_title(name)]
-        if facts.reduces:
-            calls = [f"{calls[0]} {op.upper()}" if is_shown else calls[0] for op in operators]
-        amounts = [f", {size(bytes)}" for bytes in sizes] if facts.has_bytes and not is_shown else [""]
-        places += [f"{call}{amount}" for call in calls for amount in amounts]
-    composites = [primitive_title(name, composite=True) for name in trial.composites if not is_shown]
-    return places + [f"{composite}, {size(bytes)}" for composite in composites for bytes in sizes]
