@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ddptui.config.checks import NO_SENDING, can_share_gpu, needs_point_to_point
 from ddptui.config.trial import Trial
 from ddptui.diagnosis.memory import gpu_memory_remedy, gpu_out_of_memory
-from ddptui.text.words import WITH_CUDA
+from ddptui.text.words import OLDER, WITH_CUDA
 
 SHARED_MEMORY = (
     "delete what dead runs have left there (`df -h /dev/shm`), or make it larger (docker: --shm-size=8g, or --ipc=host)"
@@ -19,6 +19,7 @@ SHARED_MEMORY = (
 NCCL_SAYS = "put NCCL_DEBUG=INFO before the command for details"
 GPU_VISIBLE = "`nvidia-smi` must list one, and CUDA_VISIBLE_DEVICES must not hide it"
 SAME_CALLS = "all ranks must make the same calls, with the same shapes, in the same order"
+SEE_THE_ERROR = "with num_workers=0 in the DataLoader the rank fetches its batches itself, and its error shows it"
 ITS_END = "its own error is the cause"
 MOST_PARAMETERS = 6  # parameters listed in an explanation
 LONGEST_ERROR = 200  # characters of a DataLoader worker's own error
@@ -32,16 +33,6 @@ REMEDIES = {
     "no_compile": ("set compile = false", "leave torch.compile out"),
     "no_workers": ("set num_workers = 0", "create the DataLoader with num_workers=0"),
     "fewer_workers": ("take a smaller num_workers, or 0", "give the DataLoader fewer workers"),
-    "see_the_error": (
-        "with num_workers = 0 the rank fetches its batches itself, and its error shows the cause",
-        "in a DataLoader with num_workers=0 the rank fetches its batches itself, and its error shows the cause",
-    ),
-    "unused": (
-        "use all of the model's outputs in the loss",
-        "use all outputs of forward in the loss, or set find_unused_parameters=True (accelerate: "
-        "DistributedDataParallelKwargs; Trainer: ddp_find_unused_parameters; Lightning: "
-        "strategy='ddp_find_unused_parameters_true')",
-    ),
     "free_port": (
         "start it again",
         "end that process if it is left over, or choose another port (torchrun --master-port, or --standalone on one "
@@ -99,6 +90,13 @@ def _two_devices(match: "re.Match[str]", _trial: Trial) -> str:
     )
 
 
+def _too_old(match: "re.Match[str]", _trial: Trial) -> str:
+    version = int(match[1])  # 12040 means CUDA 12.4
+    return (
+        f"the NVIDIA driver is too old for this torch: it offers CUDA {version // 1000}.{version % 1000 // 10}; {OLDER}"
+    )
+
+
 def _same_gpu(match: "re.Match[str]", trial: Trial) -> str:
     remedy = "take no more ranks than GPUs"
     if trial.kind == "command":
@@ -130,24 +128,22 @@ def _nccl_of_replicas(match: "re.Match[str]", trial: Trial) -> str:
     return f"NCCL failed in nn.DataParallel ({match[1]}); {NCCL_SAYS}; {without}"
 
 
-def _sent_by_gloo(_match: "re.Match[str]", trial: Trial) -> str:
-    if (field_and_why := needs_point_to_point(trial)) is None:
-        return NO_SENDING if trial.share_gpu else f"{NO_SENDING}: {_filled('{by_nccl}', trial)}"
-    return ", or ".join([field_and_why[1], *([] if trial.share_gpu else ["backend = 'nccl'"])])
-
-
-def _unused(match: "re.Match[str]", trial: Trial) -> str:
+def _unused(match: "re.Match[str]", _trial: Trial) -> str:
     # "… for rank 1: 2 3 In addition, …"; with TORCH_DISTRIBUTED_DEBUG, a list of names stands before: "a.bias, b.bias".
     found = re.search(r"not receive grad for rank (\d+): ?(.+?) ?(?:Parameter indices|In addition|$)", match.string)
     listed = re.split(r",? +", found[2]) if found else []
     some = listed[:MOST_PARAMETERS] + ["…"] * (len(listed) > MOST_PARAMETERS)
     which = f"the parameters {', '.join(some)} of rank {found[1]}" if found else "some parameters"
-    is_static = "static_graph" in match.string
-    is_looked_for = "`find_unused_parameters=True` is enabled" in match.string
-    remedy = "use all outputs of forward in the loss" if is_looked_for else "{unused}"
-    remedy = "use the same parameters in each step, or leave static_graph=True out" if is_static else remedy
+    remedy = "use all outputs of forward in the loss"
+    if "static_graph" in match.string:
+        remedy = "use the same parameters in each step, or leave static_graph=True out"
+    elif "`find_unused_parameters=True` is enabled" not in match.string:
+        remedy += (
+            ", or set find_unused_parameters=True (accelerate: DistributedDataParallelKwargs; Trainer: "
+            "ddp_find_unused_parameters; Lightning: strategy='ddp_find_unused_parameters_true')"
+        )
     finding = f"DDP received no gradient of {which}, which the loss of the step before did not use"
-    return f"{finding}; {_filled(remedy, trial)}"
+    return f"{finding}; {remedy}"
 
 
 def _other_collective(match: "re.Match[str]", _trial: Trial) -> str:
@@ -211,6 +207,7 @@ KNOWN_ERRORS: tuple[Known, ...] = (
     Known(r"Input type \((?:torch\.|CPU)\w+\) and weight type \((?:torch\.cuda\.|CUDA)\w+\) should be the same",
           "a layer on the GPU received a tensor on the CPU: move the batch (x = x.to(device)); if forward has created "
           "the tensor, create it with device=inputs.device"),
+    Known(r"NVIDIA driver on your system is too old \(found version (\d+)\)", _too_old),
     Known(r"Found no NVIDIA driver on your system",
           "CUDA finds no NVIDIA driver: install it (`nvidia-smi` must list the GPUs; docker: --gpus all), or {on_cpu}"),
     Known(r"(?i)driver/library version mismatch|unsupported display driver / cuda driver combination",
@@ -231,15 +228,16 @@ KNOWN_ERRORS: tuple[Known, ...] = (
     Known(r"no kernel image is available for execution on the device",
           "this torch has no code for this GPU: install a torch that supports it (pytorch.org/get-started)"),
     Known(r"Torch not compiled with CUDA enabled", f"this torch is built without CUDA: {WITH_CUDA}, or {{on_cpu}}"),
-    Known(r"(?:write|read)v? \[[^]]*\]:\d+: Bad address", _sent_by_gloo),
+    Known(r"(?:write|read)v? \[[^]]*\]:\d+: Bad address",
+          f"{NO_SENDING}: {{by_nccl}}, or choose what does not send from rank to rank"),
     Known(r"Unexpected bus error encountered in worker|DataLoader worker \(pid \d+\) is killed by signal: Bus error",
           f"a DataLoader worker was ended by a bus error: /dev/shm is full; {SHARED_MEMORY}, or {{no_workers}}"),
     Known(r"DataLoader worker \(pid \d+\) is killed by signal: Killed",
           "a DataLoader worker was ended (Killed): memory may be short; {fewer_workers}"),
     Known(r"DataLoader worker \(pid \d+\) is killed by signal: (?P<how>[\w ]*\w)",
-          "a DataLoader worker crashed ({how}) in code of the dataset or of a library; {see_the_error}"),
+          f"a DataLoader worker crashed ({{how}}) in code of the dataset or of a library; {SEE_THE_ERROR}"),
     Known(r"DataLoader worker \(pid\(s\) [\d, ]+\) exited unexpectedly",
-          "a DataLoader worker ended for an unknown reason; {see_the_error}"),
+          f"a DataLoader worker ended for an unknown reason; {SEE_THE_ERROR}"),
     Known(r"unable to (?:write to|allocate shared memory\(shm\) for|resize) file </torch_",
           f"a DataLoader worker finds no room in /dev/shm; {SHARED_MEMORY}, or {{no_workers}}"),
     Known(r"No working C\+\+ compiler found|Compiler: \S+ is not found",

@@ -248,12 +248,6 @@ def different_collectives(ranks: Mapping[int, RankProgress]) -> tuple[str, list[
     keys = [_suspicion(ranks[those[0]].position, len(those)) for those in kinds.values()]
     suspects = [those for those, key in zip(kinds.values(), keys, strict=True) if key == min(keys)]
     parts = _calls(ranks, [*kinds.values()], suspects)
-    between = {ranks[those[0]].position.between for those in kinds.values()}
-    if len(between) > 1 and len({_boundary(ranks[those[0]]) for those in kinds.values()}) == 1:
-        (first, number), *others = [(named(those), ranks[those[0]].position.between) for those in kinds.values()]
-        counts = [f"{first} called {count(number, 'collective')}", *(f"{who} {number}" for who, number in others)]
-        step = _boundary(ranks[min(kinds.values())[0]]) - 1
-        parts.append(f"after step {step}, {listed(counts)}")
     return f"ranks are in different collectives: {'; '.join(parts)}", sorted(chain.from_iterable(suspects))
 
 
@@ -290,12 +284,6 @@ def _calls(ranks: Mapping[int, RankProgress], groups: Sequence[list[int]], suspe
         text = f"is in {call_name(progress)}{bytes_}" + (f", {where}" if where else "")
         parts.append(f"{named(those)} {verb(those, text)}")
     return parts
-
-
-def _boundary(progress: RankProgress) -> int:
-    """The number of steps that the rank has finished."""
-    step = progress.position.step
-    return progress.steps if step is None else step + is_after_step(progress.position)
 
 
 def call_name(progress: RankProgress, number: int | None = None) -> str:

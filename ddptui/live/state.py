@@ -20,8 +20,9 @@ from ddptui.analysis.primitive_results import PrimitivesLog, PrimitivesResult, c
 from ddptui.analysis.results import Results
 from ddptui.analysis.thinning import Thinned
 from ddptui.config.trial import Bottleneck
+from ddptui.diagnosis.positions import RankProgress
 from ddptui.findings.repeat import NO_OUTCOMES, Outcomes
-from ddptui.wire.messages import Gpu, Hello, Line, Pause, Position, Shown, Stack, Step, Stood, Timed
+from ddptui.wire.messages import Gpu, Hello, Line, Pause, Shown, Step, Stood, Timed
 from ddptui.wire.records import Launched, Load, Message, Refused
 
 Item = TypeVar("Item")
@@ -69,7 +70,6 @@ class RankState(msgspec.Struct):
     steps: int | None = None  # number of steps to make
     loss: float | None = None
     samples: int = 0  # in the last step
-    phases_ns: tuple[int, ...] = ()  # of the last step
     ends: list[StepEnd] = msgspec.field(default_factory=list)  # ends of the last reported steps
     flops: float | None = None  # floating-point operations per sample; None: not counted
     losses: Curve = msgspec.field(default_factory=Curve)
@@ -81,8 +81,7 @@ class RankState(msgspec.Struct):
     gpu_reserved_bytes: int | None = None  # reserved by torch, allocated or not
     gpu: Gpu = Gpu()  # load, memory, power and clock of the rank's GPU, all processes included
     dropped: int = 0  # messages lost because the rank's queue was full
-    position: Position = Position()  # at the last heartbeat
-    stack: Stack = ()  # likewise; empty while the rank makes calls
+    progress: RankProgress = RankProgress()
     error: str | None = None
 
     @property
@@ -101,10 +100,10 @@ class RankState(msgspec.Struct):
         return reports_per_s * steps_a_report * fmean(end.samples for end in self.ends[1:]) or None
 
     @property
-    def of_epoch(self) -> float | None:
-        """The part of the current epoch whose data the rank has fetched, from 0 to 1; None: unknown."""
-        position = self.position
-        return min(1.0, position.batch / position.batches) if position.batches else None
+    def epoch(self) -> tuple[int, float] | None:
+        """The current epoch, and the part of its data that the rank has fetched, from 0 to 1. None: unknown."""
+        position = self.progress.position
+        return (position.epoch, min(1.0, position.batch / position.batches)) if position.batches else None
 
 
 class Live(msgspec.Struct):
@@ -148,8 +147,7 @@ class Live(msgspec.Struct):
     def epoch(self) -> tuple[int, float] | None:
         """The epoch that all ranks of a watched training have reached, and the part of it that is done. None:
         unknown."""
-        places = [(rank.position.epoch, share) for rank in self.ranks.values() if (share := rank.of_epoch) is not None]
-        return min(places, default=None)
+        return min((rank.epoch for rank in self.ranks.values() if rank.epoch is not None), default=None)
 
     @property
     def loss(self) -> float | None:

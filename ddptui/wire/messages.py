@@ -233,7 +233,6 @@ class Position(msgspec.Struct, frozen=True, array_like=True):
     phase: Word = ""  # one of PARTS; empty: the phase after those in `passed`. Of the lab: BETWEEN after the last step
     seq: Count = 0  # number of the unfinished collective within its group since the start, from 1; 0: not known
     bytes: Count = 0  # its size, as in Collective
-    between: Count = 0  # collectives between the end of the last step and the begin of this one's data or forward
 
 
 class Gpu(msgspec.Struct, frozen=True, array_like=True):

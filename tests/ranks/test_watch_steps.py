@@ -212,24 +212,6 @@ def test_its_position_numbers_the_unfinished_collective_within_its_group_over_al
     assert rank.steps.position().seq == 2
 
 
-def test_its_position_counts_the_collectives_since_the_last_step_until_the_next_one_begins() -> None:
-    rank = named()
-    rank.trains(2)
-    counts = []
-    for _ in range(3):
-        reduces(rank)
-        rank.read()
-        counts.append(rank.steps.position().between)
-    assert counts == [1, 2, 3]
-    rank.note("data_begins", True)
-    rank.note("data_ends", 8, True, False, 3, NONE, 1)
-    rank.note("backward_begins", True, bits_of(1.0))
-    reduces(rank, ends=False)
-    rank.read()
-    position = rank.steps.position()
-    assert (position.step, position.between, position.calls) == (2, 3, 4)
-
-
 @pytest.mark.parametrize(
     ("page", "expected"),
     [
@@ -238,7 +220,7 @@ def test_its_position_counts_the_collectives_since_the_last_step_until_the_next_
         (
             (2, 3, 5, KINDS.index("reduce"), 4, 0),
             Position(step=1, passed=("optimizer",), calls=3, number=2, kind="reduce", phase="between steps", seq=5,
-                     bytes=4, between=3),
+                     bytes=4),
         ),
         (
             (3, 1, 6, KINDS.index("all_reduce"), 400, 2),

@@ -93,16 +93,7 @@ class Steps(LoopReader):
             batch=batch,
             batches=batches,
             seq=seq,
-            between=self._calls_between(),
         )
-
-    def _calls_between(self) -> int:
-        """How many collectives the rank has called between the last step and the current one's data or forward."""
-        if end := self.loop.after_step:
-            return len(self.calls.calls) - end.calls
-        timer = self.loop.timer
-        begun = timer.moments[1] if timer.phases[:1] == [BETWEEN] else timer.moments[0]
-        return sum(call.enter <= begun for call in self.calls.calls)
 
     def last_position(self, page: Sequence[int]) -> Position:
         """The position of a rank that has died, from its page (watch/link.py): its last notes were not sent."""
@@ -120,7 +111,6 @@ class Steps(LoopReader):
             phase=BACKWARD if where == 2 else BETWEEN,
             seq=seq if calls and len(self._calls_of) <= 1 else 0,  # the page counts over all groups
             bytes=size,
-            between=0 if where else calls,
         )
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ from ddptui.diagnosis.known_errors import (
     known_error,
 )
 
-WITHOUT_WORKERS = "with num_workers = 0 the rank fetches its batches itself, and its error shows the cause"
+WITHOUT_WORKERS = "with num_workers=0 in the DataLoader the rank fetches its batches itself, and its error shows it"
 LESS_ON_GPU = "take a smaller batch_size or model, or amp = 'bf16'"
 WITHOUT_NCCL = f"{NCCL_SAYS}; backend = 'gloo' does without NCCL"
 AT = "/pytorch/torch/csrc/distributed/c10d/NCCLUtils.cpp:93"
@@ -85,6 +85,9 @@ SAYINGS = {
     TYPES.format("torch.cuda.FloatTensor", "torch.FloatTensor"): "a part of the model stayed on the CPU",
     TYPES.format("torch.FloatTensor", "torch.cuda.FloatTensor"): "received a tensor on the CPU: move the batch",
     TYPES.format("CPUBFloat16Type", "CUDABFloat16Type"): "a layer on the GPU received a tensor on the CPU",
+    "RuntimeError: The NVIDIA driver on your system is too old (found version 12040). Please update your GPU": (
+        "the NVIDIA driver is too old for this torch: it offers CUDA 12.4; update the driver, or install"
+    ),
     "RuntimeError: Found no NVIDIA driver on your system. Please check that": "finds no NVIDIA driver: install it",
     f"{COUNT}. Did you run some cuda functions before? Error 802: system not yet initialized": "nvidia-fabricmanager`",
     f"{COUNT}. Error 803: system has unsupported display driver / cuda driver combination": "was loaded: reboot",
@@ -364,11 +367,6 @@ RING, DP, ALL, SHARED = Trial(strategy="ring"), Trial(launch="dp"), Trial(primit
 @pytest.mark.parametrize(
     ("words", "trial", "says", "not_offered"),
     [
-        (BAD_ADDRESS, RING, "choose another strategy, or backend = 'nccl'", "operations"),
-        (BAD_ADDRESS, Trial(strategy="ring", share_gpu=True), "choose another strategy", "nccl"),
-        (BAD_ADDRESS, ALL, "list the others, without send_recv and isend_irecv, or backend = 'nccl'", "ring"),
-        (BAD_ADDRESS, Trial(primitives="see", share_gpu=True), "without send_recv and isend_irecv", "nccl"),
-        (BAD_ADDRESS, SHARED, "gloo cannot send or receive tensors on a GPU", "nccl"),
         (OF_REPLICAS, DP, "another launch does without it", "backend"),
         (OF_REPLICAS, Trial(gpus_per_rank=2), "gpus_per_rank = 1 does without it", "backend"),
         (NCCL.format("x", SYSTEM, ""), Trial(), BY_GLOO, "launch"),

@@ -57,7 +57,7 @@ def test_what_older_journals_do_not_say_yet_is_empty() -> None:
     beat = LINE.decode(msgspec.json.encode(BEAT | {"position": at}))
     assert isinstance(beat, Heartbeat)
     assert (beat.stack, beat.position.phase) == ((), "forward")
-    assert (beat.position.seq, beat.position.bytes, beat.position.between) == (0, 0, 0)
+    assert (beat.position.seq, beat.position.bytes) == (0, 0)
     old = LINE.decode(b'{"type": "Failed", "rank": 1, "at_ns": 7, "error": "ValueError: no"}')
     assert isinstance(old, Failed)
     assert (old.stack, old.workers, old.position, old.grown_bytes) == ((), (), Position(), 0)
