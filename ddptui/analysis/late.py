@@ -150,8 +150,8 @@ def chance_of_waits(caused: Array, least_ns: float) -> float:
     ranks, in ns. least_ns: per step; a rank that causes less in most blocks only has a slightly slower core, so that
     amount is not counted."""
     blocks = np.array([block.mean(axis=0) for block in _blocks(caused)])
-    usual = np.median(blocks, axis=0)
-    little = np.where(usual >= least_ns, least_ns / 2, np.maximum(least_ns / 2, usual))
+    typical = np.median(blocks, axis=0)
+    little = np.where(typical >= least_ns, least_ns / 2, np.maximum(least_ns / 2, typical))
     by_block = np.maximum(0.0, blocks - little).tolist()
     ranks = len(by_block[0])
     if len(by_block) < FEWEST_BLOCKS or ranks < 2:
@@ -191,9 +191,9 @@ def excess_of_rank(window: Window, rank: int, least_ns: float = 0.0) -> Excess:
     """The excess of a rank over the others (at least one). A steady loss must exceed least_ns per step."""
     at, steps = window.ranks.index(rank), len(window.steps)
     others = np.delete(window.work, at, axis=1)
-    usual = np.median(others, axis=1)  # steps × parts
-    longer = window.work[:, at] - usual
-    losses, typical, scatter = longer.sum(axis=0), usual.sum(axis=0), _scatter(others[:, 0])
+    others_median = np.median(others, axis=1)  # steps × parts
+    longer = window.work[:, at] - others_median
+    losses, typical, scatter = longer.sum(axis=0), others_median.sum(axis=0), _scatter(others[:, 0])
     halves = np.array([_half_interval(longer[:, part], scatter[:, part]) for part in range(len(PARTS))])
     steady = [
         part

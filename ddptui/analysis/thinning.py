@@ -1,4 +1,5 @@
-"""Thins the steps of a long launch: keeps evenly spaced blocks, sums over all steps, and scales figures up. Pure.
+"""Thins what a long launch reports: keeps evenly spaced items, or blocks of steps, sums over all steps, and scales
+figures up. Pure.
 
 Blocks have the same step numbers on all ranks, so that steps can be aligned. Blocks are kept or dropped as a whole,
 since a rank may be late because of the step before.

@@ -100,14 +100,17 @@ def align_steps(
     clock_spread: ClockSpread | None = None,
     devices: Mapping[int, str] = MappingProxyType({}),
 ) -> AlignedSteps:
-    """Aligns the steps of all ranks. Steps that any rank lacks are left out. devices: the ranks' devices, as in Hello;
-    a rank without an entry is on the CPU."""
+    """Aligns the steps of all ranks. Steps that any rank lacks are left out; those that cannot be compared are among
+    the mismatches. devices: the ranks' devices, as in Hello; a rank without an entry is on the CPU."""
     on_gpu = {rank for rank, device in devices.items() if is_timed_by_device(device)}
     mismatches = out_of_order(steps)
-    in_order = {rank: [step for step in of_rank if step.step not in mismatches] for rank, of_rank in steps.items()}
     by_number = {
-        rank: {step.step: replace(step, queued_ns=0, cpu_ns=0) if rank in on_gpu else step for step in of_rank}
-        for rank, of_rank in in_order.items()
+        rank: {
+            step.step: replace(step, queued_ns=0, cpu_ns=0) if rank in on_gpu else step
+            for step in of_rank
+            if step.step not in mismatches
+        }
+        for rank, of_rank in steps.items()
     }
     host_time = any(map(is_host_time, devices.values()))
     # A rank that ended early, or whose messages were dropped, lacks steps that the others have.

@@ -104,7 +104,7 @@ def explain_stall(
     if any(progress.trains for progress in ranks.values()):
         remedy = f"if steps may legitimately take this long: --set stall_s={3 * stood_s:g}"
     suspect = suspects[0] if len(suspects) == 1 else None
-    return Stall(f"{headline}; {no_progress(stood_s)}\n{remedy}", min(suspects), suspect)
+    return Stall(f"{headline}; no progress for {stood_s:g} s\n{remedy}", min(suspects), suspect)
 
 
 def describe_positions(ranks: Mapping[int, RankProgress], world_size: int) -> tuple[str, list[int]]:
@@ -184,15 +184,15 @@ def _behind(ranks: Mapping[int, RankProgress], arrived: Sequence[int]) -> list[i
 
 def describe_mismatch(mismatch: CallCountMismatch) -> tuple[str, list[int]]:
     """A sentence about ranks that called different numbers of collectives; and those that differ from most."""
-    (usual, most), *rest = Counter(mismatch.calls.values()).most_common()
+    (common, most), *rest = Counter(mismatch.calls.values()).most_common()
     if rest[0][1] == most:
         counts = [f"{named([rank])} called {number}" for rank, number in mismatch.calls.items()]
         called = f"there, of its collectives, {listed(counts)}"
         return f"the ranks have been out of step since step {mismatch.step}: {called}", sorted(mismatch.calls)
-    others = [rank for rank, calls in mismatch.calls.items() if calls != usual]
+    others = [rank for rank, calls in mismatch.calls.items() if calls != common]
     counts = [f"{named([rank])} called {count(mismatch.calls[rank], 'collective')}" for rank in others]
     since = f"{verb(others, 'has')} been out of step with the others since step {mismatch.step}"
-    return f"{named(others)} {since}: there, {listed(counts)}, the others {usual}", others
+    return f"{named(others)} {since}: there, {listed(counts)}, the others {common}", others
 
 
 def _groups(ranks: Mapping[int, RankProgress], chosen: Sequence[int]) -> list[str]:
@@ -338,11 +338,6 @@ def _phase(position: Position) -> str:
     if not position.phase and len(passed) < len(FIRST_PHASES):
         return f"in {FIRST_PHASES[len(passed)]}"
     return f"past its {passed[-1]}" if passed else ""
-
-
-def no_progress(stood_s: float) -> str:
-    """The last clause of a sentence about a stall."""
-    return f"no progress for {stood_s:g} s"
 
 
 def records_kept(ranks: Sequence[int], folder: str) -> str:

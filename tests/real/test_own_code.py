@@ -187,7 +187,11 @@ def line(text: str) -> int:
             f"failed in too_far, mine.py:{line('tensors[99].zero_()')}: IndexError: list index out of range",
         ),
         ("never_comes", 1, "rank 1 has not arrived at all_reduce 0 of step 0: it is in never_comes, mine.py:"),
-        ("never_comes", 1, f"mine.py:{line('while dist.get_rank() == 1:')}; ranks 0 and 2 wait there, mine.py:8"),
+        (
+            "never_comes",
+            1,
+            f"mine.py:{line('while dist.get_rank() == 1:')}, in step 0; ranks 0 and 2 wait there, mine.py:8",
+        ),
         ("Empty", None, "strategy 'mine.py:Empty': the class has no method average(self, tensors)"),
     ],
 )
