@@ -104,13 +104,10 @@ def align_steps(
     the mismatches. devices: the ranks' devices, as in Hello; a rank without an entry is on the CPU."""
     on_gpu = {rank for rank, device in devices.items() if is_timed_by_device(device)}
     mismatches = out_of_order(steps)
+    in_order = {rank: [step for step in of_rank if step.step not in mismatches] for rank, of_rank in steps.items()}
     by_number = {
-        rank: {
-            step.step: replace(step, queued_ns=0, cpu_ns=0) if rank in on_gpu else step
-            for step in of_rank
-            if step.step not in mismatches
-        }
-        for rank, of_rank in steps.items()
+        rank: {step.step: replace(step, queued_ns=0, cpu_ns=0) if rank in on_gpu else step for step in of_rank}
+        for rank, of_rank in in_order.items()
     }
     host_time = any(map(is_host_time, devices.values()))
     # A rank that ended early, or whose messages were dropped, lacks steps that the others have.
