@@ -14,7 +14,7 @@ from statistics import fmean, median
 from typing import Any, NamedTuple
 
 from benchmarks.launches import run
-from ddptui.analysis.figures import what_if
+from ddptui.analysis.late import what_if
 from ddptui.analysis.launch_data import steps_within
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from statistics import fmean
 
 import msgspec
 
@@ -221,16 +222,12 @@ def _scale(copies: Sequence[Fingerprint]) -> float | None:
     lengths = {len(copy.own) for copy in copies} | {len(copy.left) for copy in copies}
     if len(lengths) != 1 or 0 in lengths or len({copy.left for copy in copies}) > 1:
         return None
-    mean = [_mean(values) for values in zip(*(copy.own for copy in copies), strict=True)]
-    pairs = [(m, left) for m, left in zip(mean, copies[0].left, strict=True) if m is not None and left is not None]
+    rows = [*zip(*(copy.own for copy in copies), copies[0].left, strict=True)]
+    finite = [[value for value in row if value is not None] for row in rows]
+    pairs = [(fmean(own), left) for *own, left in finite if len(own) == len(copies)]
     square = sum(m * m for m, _ in pairs)
-    if len(pairs) < len(mean) or not square:
+    if len(pairs) < len(rows) or not square:
         return None
     scale = sum(m * left for m, left in pairs) / square
     rest = sum((left - scale * m) ** 2 for m, left in pairs)
     return scale if rest <= NEAR**2 * scale**2 * square else None
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if len(known) == len(values) else None

@@ -211,15 +211,10 @@ def in_sync(done: Sequence[Done]) -> InSync:
     return InSync(parameters=not parameters, buffers=not buffers, differing=parameters + buffers)
 
 
-def sync_checks(prints: Mapping[int, Mapping[int, Fingerprint]], ranks: int) -> list[Check]:
-    """Compares the hashes after each step for which all ranks sent a fingerprint. prints: by step and rank; ranks:
-    their number."""
-    complete = {step: list(prints[step].values()) for step in sorted(prints) if len(prints[step]) == ranks}
-    differing = {step: _differing(copies) for step, copies in complete.items()}
-    return [
-        Check(step=step, parameters=not parameters, buffers=not buffers, differing=parameters + buffers)
-        for step, (parameters, buffers) in differing.items()
-    ]
+def sync_check(copies: Sequence[Fingerprint]) -> Check:
+    """Compares the hashes of all ranks after a step."""
+    parameters, buffers = _differing(copies)
+    return Check(step=copies[0].step, parameters=not parameters, buffers=not buffers, differing=parameters + buffers)
 
 
 def _differing(copies: Sequence[Done | Fingerprint]) -> tuple[list[str], list[str]]:
@@ -247,22 +242,17 @@ def averaging(done: Iterable[Done]) -> Averaging | None:
     farthest, of_mean, of_own = worst_by("worst_error"), worst_by("scaled_error"), worst_by("own_error")
     weighted = worst_by("weighted_error") if all(audit.weights for audit in audits) else farthest
     return Averaging(
-        of=farthest.of,
-        error=worst_by("error").error,
-        worst=farthest.worst,
-        worst_error=farthest.worst_error,
-        scale=of_mean.scale,
-        scaled_error=of_mean.scaled_error,
-        own_scale=of_own.own_scale,
-        own_error=of_own.own_error,
-        bytes=farthest.bytes,
-        tensors=farthest.tensors,
-        wrong=farthest.wrong,
-        wrong_tensors=farthest.wrong_tensors,
-        kept_tensors=farthest.kept_tensors,
-        weights=weighted.weights,
-        weighted_error=weighted.weighted_error,
-        wrong_ranks=tuple(rank for rank, audit in by_rank.items() if audit.wrong_tensors),
+        **msgspec.structs.asdict(farthest)
+        | {
+            "error": worst_by("error").error,
+            "scale": of_mean.scale,
+            "scaled_error": of_mean.scaled_error,
+            "own_scale": of_own.own_scale,
+            "own_error": of_own.own_error,
+            "weights": weighted.weights,
+            "weighted_error": weighted.weighted_error,
+            "wrong_ranks": tuple(rank for rank, audit in by_rank.items() if audit.wrong_tensors),
+        }
     )
 
 

@@ -134,11 +134,11 @@ def beside_baseline(results: Results, known: Effects | None = None) -> list[Effe
 def _of_two_runs(results: Results) -> Effects:
     both = [(trial, base) for trial in results.trials if (base := results.base_of(trial)) and base is not trial]
     compared = [(one, two, pairs) for one, two in both if (pairs := ratio_pairs(one, results))]
-    told = unpaired([(times_of(one), times_of(two)) for one, two, _ in compared])
+    ratios = unpaired([(times_of(one), times_of(two)) for one, two, _ in compared])
     # Programs that disturbed one run did not disturb the other, at another time: such repeats show no difference.
     return {
         (one.name, two.name): _effect(one, two, pairs, each._replace(is_real=each.is_real and not why_rough(pairs)))
-        for (one, two, pairs), each in zip(compared, told, strict=True)
+        for (one, two, pairs), each in zip(compared, ratios, strict=True)
     }
 
 
@@ -266,8 +266,8 @@ def _noise(pairs: list[Pair], *, in_pairs: bool = True) -> float:
     return sum(variance(log(repeat.train_time_s) for repeat in repeats) for repeats in zip(*pairs, strict=True))
 
 
-def _effect(trial: TrialResult, other: TrialResult, pairs: list[Pair], told: TimeRatio) -> Effect:
-    ratio, repeats, is_real = told
+def _effect(trial: TrialResult, other: TrialResult, pairs: list[Pair], time_ratio: TimeRatio) -> Effect:
+    ratio, repeats, is_real = time_ratio
     rough = why_rough(pairs)
     outcome: Outcome = "unclear" if repeats < 2 or max(map(spread, (trial, other))) > WIDE else "alike"
     if is_real and stands_out(ratio, repeats) and not (rough and repeats < 2):

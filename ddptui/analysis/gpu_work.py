@@ -64,9 +64,9 @@ def rank_gpu_figures(log: LaunchData, rank: int) -> dict[str, Any]:
     ready, span = log.ready.get(rank), log.span(rank)
     if ready is None or span is None or not ready.gpus:
         return {}
-    readings = log.gpu_readings.within(span)
+    readings = log.gpu_readings_within(span)
     gpus = [reading.gpu for reading in readings]
-    rate, peak = rank_tflops(ready, span), rank_peak(ready)
+    rate, peak = tflops(ready.flops, samples_per_s(span)), rank_peak(ready)
     busy_percent = of_known(fmean, (gpu.busy_percent for gpu in gpus))
     return {
         "samples_per_s": samples_per_s(span) or None,
@@ -80,11 +80,6 @@ def rank_gpu_figures(log: LaunchData, rank: int) -> dict[str, Any]:
         "held_back_part": part_held_back(readings),
         "joules_a_step": joules_a_step(ready, span, span.steps, readings),
     }
-
-
-def rank_tflops(ready: Ready, span: Trained) -> float | None:
-    """A rank's rate over its measured steps, in 10^12 operations per second. None: operations were not counted."""
-    return tflops(ready.flops, samples_per_s(span))
 
 
 def samples_per_s(span: Trained) -> float | None:

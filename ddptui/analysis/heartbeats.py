@@ -7,11 +7,9 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from ddptui.text.words import S
-from ddptui.wire.messages import Gpu, Heartbeat, Trained
+from ddptui.wire.messages import Gpu, Heartbeat
 
 Figure = TypeVar("Figure", int, float)
-
-MOST_READINGS = 50_000  # kept for all ranks together: some 20 MB, or half a day of one rank
 
 
 class GpuReading(NamedTuple):
@@ -19,41 +17,6 @@ class GpuReading(NamedTuple):
 
     at_ns: int
     gpu: Gpu
-
-
-class GpuReadings(msgspec.Struct):
-    """The readings of one launch. When there are too many, every other one of each rank is dropped."""
-
-    kept: dict[int, list[GpuReading]] = {}  # by rank, in the order received
-    received: dict[int, int] = {}  # number received, by rank
-    stride: int = 1
-    number: int = 0  # number kept
-
-    def add(self, message: Heartbeat) -> None:
-        """Add the reading of a heartbeat, if it has one."""
-        if message.gpu is None:
-            return
-        before = self.received.get(message.rank, 0)
-        self.received[message.rank] = before + 1
-        if before % self.stride == 0:
-            self.kept.setdefault(message.rank, []).append(GpuReading(message.at_ns, message.gpu))
-            self.number += 1
-            if self.number > MOST_READINGS:
-                self._thin()
-
-    def _thin(self) -> None:
-        self.stride *= 2
-        self.kept = {rank: readings[::2] for rank, readings in self.kept.items()}
-        self.number = sum(map(len, self.kept.values()))
-
-    def move(self, console_ns: Callable[[int, int], int]) -> None:
-        """Convert all times to the console's clock. console_ns: converts a rank's time, from (rank, time)."""
-        for rank, readings in self.kept.items():
-            readings[:] = [reading._replace(at_ns=console_ns(rank, reading.at_ns)) for reading in readings]
-
-    def within(self, span: Trained) -> list[GpuReading]:
-        """The readings of a rank during its measured steps."""
-        return [reading for reading in self.kept.get(span.rank, ()) if span.begin_ns <= reading.at_ns <= span.end_ns]
 
 
 def of_known(combine: Callable[[list[Figure]], Figure], figures: Iterable[Figure | None]) -> Figure | None:

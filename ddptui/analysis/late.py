@@ -1,4 +1,5 @@
-"""The window of steps that rules look at, and whether one rank is late in it: tests, and lost time. Pure.
+"""The window of steps that rules look at, and whether one rank is late in it: tests, lost time, and the time without
+it. Pure.
 
 If all ranks were alike, each might have caused any of the waits. So the waits of each block of steps are assigned to
 the ranks at random, many times (a permutation test: Fisher, "The Design of Experiments", 1935). A rank is named if
@@ -10,9 +11,14 @@ differences between cores.
 To tell more work from a slower core, look at shares and not at seconds: a rank that works longer also queues longer for
 a core. Its thread's state is further evidence: on a core, in the queue for one, or neither, e.g. asleep or waiting for
 a file.
+
+The time without the late rank comes from a replay, in which a rank's own work takes a given time. An operation ends on
+a rank when all needed ranks have entered it and the measured transfer time has passed. With the measured work, this
+reproduces the measured time, except if a rank was stopped within an operation: then the others wait for it at their
+next operation instead.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import hypot, sqrt
@@ -22,8 +28,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ddptui.analysis.culprit import WaitUncertainty, exceeds_waits, wait_uncertainty
+from ddptui.analysis.culprit import WaitAnalysis, WaitUncertainty, exceeds_waits, wait_uncertainty
 from ddptui.analysis.heartbeats import Loaders
+from ddptui.analysis.operations import OperationKey
 from ddptui.analysis.places import Spot, spots_of
 from ddptui.analysis.policy import (
     A_LARGE_PART,
@@ -38,12 +45,15 @@ from ddptui.analysis.policy import (
     MOSTLY_CPU,
     PART_OF_LOSS,
     QUEUES_MORE,
+    SAME_LIMIT,
     SHUFFLES,
     STEADILY,
     SYSTEMATIC,
     SYSTEMATIC_BESIDE_TRANSFERS,
 )
+from ddptui.analysis.results import WhatIf
 from ddptui.analysis.waits import AlignedStep, WaitAttribution
+from ddptui.text.words import S
 from ddptui.wire.messages import Line
 from ddptui.wire.phases import PARTS
 
@@ -131,7 +141,8 @@ class Window:
 AROUND = 4  # neighboring steps on either side
 # Student's t for 95 %, by the number of blocks (degrees of freedom: blocks - 1).
 STUDENT = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36, 9: 2.31, 10: 2.26, 11: 2.23, 12: 2.20}
-BACKWARD = PARTS.index("backward")
+DATA, BACKWARD = PARTS.index("data"), PARTS.index("backward")
+Entered = dict[tuple[int, OperationKey], dict[int, float]]  # by step and operation: entry time of each rank, in ns
 
 
 def chance_of_waits(caused: Array, least_ns: float) -> float:
@@ -139,8 +150,8 @@ def chance_of_waits(caused: Array, least_ns: float) -> float:
     ranks, in ns. least_ns: per step; a rank that causes less in most blocks only has a slightly slower core, so that
     amount is not counted."""
     blocks = np.array([block.mean(axis=0) for block in _blocks(caused)])
-    usual = np.median(blocks, axis=0)
-    little = np.where(usual >= least_ns, least_ns / 2, np.maximum(least_ns / 2, usual))
+    typical = np.median(blocks, axis=0)
+    little = np.where(typical >= least_ns, least_ns / 2, np.maximum(least_ns / 2, typical))
     by_block = np.maximum(0.0, blocks - little).tolist()
     ranks = len(by_block[0])
     if len(by_block) < FEWEST_BLOCKS or ranks < 2:
@@ -180,9 +191,9 @@ def excess_of_rank(window: Window, rank: int, least_ns: float = 0.0) -> Excess:
     """The excess of a rank over the others (at least one). A steady loss must exceed least_ns per step."""
     at, steps = window.ranks.index(rank), len(window.steps)
     others = np.delete(window.work, at, axis=1)
-    usual = np.median(others, axis=1)  # steps × parts
-    longer = window.work[:, at] - usual
-    losses, typical, scatter = longer.sum(axis=0), usual.sum(axis=0), _scatter(others[:, 0])
+    others_median = np.median(others, axis=1)  # steps × parts
+    longer = window.work[:, at] - others_median
+    losses, typical, scatter = longer.sum(axis=0), others_median.sum(axis=0), _scatter(others[:, 0])
     halves = np.array([_half_interval(longer[:, part], scatter[:, part]) for part in range(len(PARTS))])
     steady = [
         part
@@ -277,3 +288,77 @@ def _scatter(works: Array) -> Array:
     """How much a rank's work differs from the median of the steps around; steps × parts."""
     around = [np.median(works[max(0, at - AROUND) : at + AROUND + 1], axis=0) for at in range(len(works))]
     return works - np.array(around)
+
+
+def replayed_ns(steps: Sequence[AlignedStep], work: Array) -> float:
+    """Replays the steps with the given work, which is like Window.work. Returns the time from the start of the first
+    step to the end of the slowest rank, in ns.
+
+    Raises AssertionError if ranks wait for each other in a cycle, which no true record contains.
+    """
+    if not steps:
+        return 0.0
+    entered: Entered = {}
+    ends_ns: list[float] = []
+    by_rank = dict(zip(sorted(steps[0].ranks), work.swapaxes(0, 1).tolist(), strict=True))
+    running = [_replay(rank, steps, wanted, entered, ends_ns) for rank, wanted in by_rank.items()]
+    while running:
+        went_on = [next(replay, None) for replay in running]  # None: the rank has finished its steps
+        if all(moved is False for moved in went_on):
+            raise AssertionError("ranks wait for each other in a cycle")
+        running = [replay for replay, moved in zip(running, went_on, strict=True) if moved is not None]
+    return max(ends_ns) - min(step.step.begin_ns for step in steps[0].ranks.values())
+
+
+def _replay(
+    rank: int, steps: Sequence[AlignedStep], work: list[list[float]], entered: Entered, ends_ns: list[float]
+) -> Iterator[bool]:
+    """Replays a rank's steps, and records when it enters operations and when it ends. While an operation lacks another
+    rank, yields whether this rank has made progress since the last yield."""
+    moment = float(steps[0].ranks[rank].step.begin_ns)
+    for step, wanted in zip(steps, work, strict=True):
+        rank_step = step.ranks[rank]
+        measured = rank_step.work_ns
+        factors = [want / was if was else 0.0 for was, want in zip(measured, wanted, strict=True)]
+        # A part without measured work has no event to scale: its wanted time passes at the start of the step.
+        moment += sum(want for was, want in zip(measured, wanted, strict=True) if not was)
+        for event in rank_step.program:
+            moment += sum(part * factor for part, factor in zip(event.work, factors, strict=True))
+            if event.key is None:  # the end of the step
+                continue
+            moments = entered.setdefault((step.number, event.key), {})
+            if event.enters:
+                moments[rank] = moment
+            if event.awaits:
+                needed, went_on = step.needs[event.key][rank], True
+                while any(other not in moments for other in needed):
+                    yield went_on
+                    went_on = False
+                moment = max(moment, max(moments[other] for other in needed) + rank_step.transfers[event.key])
+    ends_ns.append(moment)
+
+
+def what_if(analysis: WaitAnalysis) -> WhatIf:
+    """The train time if the culprit had taken the median of the others in each step and part of its work, and if, in
+    addition, all ranks had taken the mean.
+
+    The estimate tends to be too short: while the culprit sleeps, the others have caches and memory bandwidth to
+    themselves. With short steps it tends to be too long: ranks that waited start each step with cold caches.
+    `benchmarks/what_if.py` measures both.
+    """
+    window, measured_s = Window(analysis.aligned.steps), analysis.train_ns / S
+    # The replay of the measured work may miss the measured time slightly, so use only ratios of replays.
+    scale = measured_s / replayed_ns(window.steps, window.work)
+    work, without = window.work, None
+    if (culprit := analysis.culprit) is not None:
+        at = window.ranks.index(culprit.rank)
+        others = np.delete(work, at, axis=1)
+        # If all ranks meet the same limit, e.g. slow loaders, nothing would be gained without the culprit.
+        fetching_ns = others[:, :, DATA].sum(axis=0).mean()
+        if culprit.phase != PARTS[DATA] or fetching_ns <= SAME_LIMIT * analysis.covered_ns:
+            work = work.copy()
+            work[:, at] = np.median(others, axis=1)
+            without = min(measured_s, replayed_ns(window.steps, work) * scale)
+    alike = np.broadcast_to(work.mean(axis=1, keepdims=True), work.shape)
+    most = measured_s if without is None else without
+    return WhatIf(without_culprit=without, without_skew=min(most, replayed_ns(window.steps, alike) * scale))

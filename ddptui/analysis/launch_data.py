@@ -7,12 +7,11 @@ import msgspec
 
 from ddptui.analysis.check_log import CheckLog, processes_of
 from ddptui.analysis.clocks import Clocks, ClockSpread, clock_spread, in_console_time
-from ddptui.analysis.correctness import sync_checks
-from ddptui.analysis.heartbeats import GpuReadings, Loaders
-from ddptui.analysis.operations import drop_inconsistent
+from ddptui.analysis.correctness import sync_check
+from ddptui.analysis.heartbeats import GpuReading, Loaders
 from ddptui.analysis.primitive_results import PrimitivesLog
 from ddptui.analysis.results import Check
-from ddptui.analysis.thinning import StepsByRank, ThinnedSteps, close_gaps
+from ddptui.analysis.thinning import StepsByRank, Thinned, ThinnedSteps
 from ddptui.analysis.waits import AlignedSteps, align_steps
 from ddptui.text.words import S
 from ddptui.wire.messages import (
@@ -48,7 +47,7 @@ class LaunchData(msgspec.Struct):
     checks: list[Check] = []  # one for each step for which all ranks sent a fingerprint
     pauses: list[Pause] = []
     loads: list[Load] = []
-    gpu_readings: GpuReadings = msgspec.field(default_factory=GpuReadings)
+    gpu_readings: dict[int, Thinned[GpuReading]] = {}  # by rank; numbered by seconds
     injections: list[Injection] = []
     first_step_after: dict[int, int] = {}  # index of an injection -> the first step that any rank began after it
     restarts: dict[int, str] = {}  # last step before the ranks of a watched training were restarted -> why they ended
@@ -89,7 +88,9 @@ class LaunchData(msgspec.Struct):
             case Pause() if len(self.pauses) < MOST_PAUSES:
                 self.pauses.append(message)
             case Heartbeat():
-                self.gpu_readings.add(message)
+                if message.gpu is not None:
+                    readings = self.gpu_readings.setdefault(message.rank, Thinned())
+                    readings.add(message.at_ns // S, GpuReading(message.at_ns, message.gpu))
                 self.loaders.setdefault(message.rank, Loaders()).add(message)
             case Load():
                 self.loads.append(message)
@@ -145,9 +146,18 @@ class LaunchData(msgspec.Struct):
             totals.end = totals.end and in_console_time(totals.end, self.clocks)
         for steps in self.steps.values():
             steps[:] = [in_console_time(step, self.clocks) for step in steps]
-        self.gpu_readings.move(self.clocks.console_ns)
+        for rank, readings in self.gpu_readings.items():
+            readings.points = [
+                (number, reading._replace(at_ns=self.clocks.console_ns(rank, reading.at_ns)))
+                for number, reading in readings.points
+            ]
         self.pauses = [in_console_time(pause, self.clocks) for pause in self.pauses]
         self.trained = {rank: in_console_time(trained, self.clocks) for rank, trained in self.trained.items()}
+
+    def gpu_readings_within(self, span: Trained) -> list[GpuReading]:
+        """The readings of a rank's GPU during its measured steps."""
+        readings = self.gpu_readings.get(span.rank, Thinned()).points
+        return [reading for _, reading in readings if span.begin_ns <= reading.at_ns <= span.end_ns]
 
     def _note_injections(self, step: Step) -> None:
         """Note for each injection whether this step began after it, with the clocks as known so far."""
@@ -161,15 +171,11 @@ class LaunchData(msgspec.Struct):
         copies[fingerprint.rank] = fingerprint
         hello = self.hellos.get(fingerprint.rank)
         if hello and len(copies) == hello.world_size:
-            self.checks += sync_checks({fingerprint.step: self.fingerprints.pop(fingerprint.step)}, len(copies))
+            self.checks.append(sync_check([*self.fingerprints.pop(fingerprint.step).values()]))
 
     def span(self, rank: int) -> Trained | None:
         """The measured part of a rank's training, as reported or from its steps. None: no step was measured."""
         return self.trained.get(rank) or self.thinned.totals[rank].span()
-
-    def all_checks(self) -> list[Check]:
-        """All comparisons of the ranks' hashes, by step."""
-        return sorted([*self.checks, *sync_checks(self.fingerprints, len(self.hellos))], key=lambda check: check.step)
 
     @property
     def clocks_known(self) -> bool:
@@ -179,13 +185,9 @@ class LaunchData(msgspec.Struct):
 
     def align_measured(self) -> AlignedSteps:
         """Aligns the measured steps of all ranks. Steps that cannot be compared are among the mismatches."""
-        steps, inconsistent = drop_inconsistent(self.measured_steps)
-        is_whole = self.thinned.stride == 1  # otherwise the time between kept blocks would count as work between steps
-        comparable, pauses = (steps, self.pauses) if is_whole else close_gaps(steps, self.pauses)
         devices = {rank: hello.device for rank, hello in self.hellos.items()}
-        aligned = align_steps(comparable, pauses, self.clock_spread, devices)
-        mismatches = dict(sorted((aligned.mismatches | inconsistent).items()))
-        return aligned._replace(mismatches=mismatches, lines=self.lines, loaders=self.loaders)
+        aligned = align_steps(self.measured_steps, self.pauses, self.clock_spread, devices)
+        return aligned._replace(lines=self.lines, loaders=self.loaders)
 
 
 def launch_logs(messages: Iterable[Message]) -> Iterator[LaunchData]:

@@ -5,16 +5,16 @@ Messages are not trusted: a rank may send values that cannot be true.
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise, takewhile
+from typing import NamedTuple, TypeVar
 
-from ddptui.analysis.thinning import StepsByRank
 from ddptui.wire import phases
 from ddptui.wire.messages import GATHER_OUTPUTS, POINT_TO_POINT, Collective, Step
 from ddptui.wire.phases import PARTS, PHASES
 
 Interval = tuple[int, int]  # ns
+AnyInterval = TypeVar("AnyInterval", bound=tuple[int, ...])
 
 
 def subtract(begin: int, end: int, taken: list[Interval]) -> list[Interval]:
@@ -48,16 +48,17 @@ def total_ns(intervals: Iterable[Interval]) -> int:
     return sum(end - begin for begin, end in intervals)
 
 
-def overlapping(intervals: list[Interval], begin: int, end: int) -> list[Interval]:
+def overlapping(intervals: Sequence[Interval], begin: int, end: int) -> list[Interval]:
     """The parts of sorted, disjoint intervals that lie between begin and end."""
+    return [(max(begin, own_begin), min(end, own_end)) for own_begin, own_end in touching(intervals, begin, end)]
+
+
+def touching(intervals: Sequence[AnyInterval], begin: int, end: int) -> list[AnyInterval]:
+    """Those of sorted, disjoint intervals that overlap with the time from begin to end. Each starts with its two
+    ends."""
     first = max(0, bisect_left(intervals, (begin, begin)) - 1)  # the interval before `begin` may reach beyond it
-    parts = []
-    for other_begin, other_end in intervals[first:]:
-        if other_begin >= end:
-            break
-        if other_end > begin:
-            parts.append((max(begin, other_begin), min(end, other_end)))
-    return parts
+    following = takewhile(lambda interval: interval[0] < end, intervals[first:])
+    return [interval for interval in following if interval[1] > begin]
 
 
 # The largest error of the times of a GPU's operations, which come from its clock and from callbacks.
@@ -149,6 +150,8 @@ def _collective_mismatch(steps: Mapping[int, Step], world: tuple[int, ...]) -> s
                 first, second = _operation_text(operations, number), _operation_text(others, number)
                 if first != second:
                     return f"as operation {number + 1}, rank {one} made {first}, rank {other} {second}"
+            if [operation.seq for operation in operations] != [operation.seq for operation in others]:
+                return "ranks number their operations in different ways"
     return None
 
 
@@ -177,40 +180,19 @@ def _message_mismatch(steps: Mapping[int, Step]) -> str | None:
     return None
 
 
-def drop_inconsistent(steps: StepsByRank) -> tuple[StepsByRank, dict[int, str]]:
-    """The steps that can be aligned, and for each other step's number the reason why not."""
-    reasons = {number: reason for rank, of_rank in steps.items() for number, reason in _out_of_order(rank, of_rank)}
-    reasons |= dict.fromkeys(_numbered_differently(steps), "ranks number their operations in different ways")
-    if reasons:
-        steps = {rank: [step for step in of_rank if step.step not in reasons] for rank, of_rank in steps.items()}
-    return steps, reasons
-
-
-def _out_of_order(rank: int, steps: Iterable[Step]) -> Iterator[tuple[int, str]]:
-    last, end_ns = -1, 0  # ZeroMQ preserves the order of a rank's messages, and a rank's steps do not overlap
-    for step in steps:
-        if step.step <= last:
-            yield step.step, f"rank {rank} reported it after step {last}"
-        elif step.begin_ns < end_ns:
-            yield step.step, f"rank {rank} began it before step {last} had ended"
-        else:
-            last, end_ns = step.step, step.end_ns
-
-
-def _numbered_differently(steps: StepsByRank) -> set[int]:
-    """The steps in which ranks made equally many operations on a group, but numbered them differently."""
-    numbers: dict[tuple[int, tuple[int, ...]], dict[int, list[int]]] = {}
+def out_of_order(steps: Mapping[int, Sequence[Step]]) -> dict[int, str]:
+    """The numbers of steps that a rank cannot have reported in good order, each with the reason."""
+    reasons = {}
     for rank, of_rank in steps.items():
+        last, end_ns = -1, 0  # ZeroMQ preserves the order of a rank's messages, and a rank's steps do not overlap
         for step in of_rank:
-            for operation in step.collectives:
-                if operation.kind not in POINT_TO_POINT:
-                    numbers.setdefault((step.step, operation.group), {}).setdefault(rank, []).append(operation.seq)
-    return {number for (number, _), by_rank in numbers.items() if _differ(by_rank.values())}
-
-
-def _differ(numbers: Iterable[list[int]]) -> bool:
-    first, *others = numbers
-    return any(len(other) == len(first) and sorted(other) != sorted(first) for other in others)
+            if step.step <= last:
+                reasons[step.step] = f"rank {rank} reported it after step {last}"
+            elif step.begin_ns < end_ns:
+                reasons[step.step] = f"rank {rank} began it before step {last} had ended"
+            else:
+                last, end_ns = step.step, step.end_ns
+    return reasons
 
 
 AGGREGATE, BETWEEN = PHASES.index("aggregate"), PARTS.index(phases.BETWEEN)

@@ -18,7 +18,7 @@ import msgspec
 
 from ddptui.analysis.policy import Caution, Facts
 from ddptui.analysis.primitive_results import PrimitivesResult
-from ddptui.analysis.results import OtherLoad, RepeatResult, Results, TrialResult
+from ddptui.analysis.results import OtherLoad, RepeatResult, Results, Spread, TrialResult
 from ddptui.config.fields import FIELDS
 from ddptui.config.preset import Preset, start_of
 from ddptui.config.trial import StartKind, Trial
@@ -114,20 +114,10 @@ def why_left_out(repeat: RepeatResult, repeats: Sequence[RepeatResult]) -> str |
     return None if repeat in valid_repeats(repeats) else exclusion_reason(repeat)
 
 
-class MedianOnly(msgspec.Struct, frozen=True):
-    """A spread, of which only the median is read."""
-
-    median: float
-
-
 class TrainTime(msgspec.Struct, frozen=True):
     """A trial's summary, of which only the train time is read, in s."""
 
-    train_time_s: MedianOnly
-
-
-class RepeatOutline(msgspec.Struct, frozen=True):
-    """A repeat; only the number of repeats is read."""
+    train_time_s: Spread
 
 
 class TrialOutline(msgspec.Struct, frozen=True):
@@ -136,7 +126,7 @@ class TrialOutline(msgspec.Struct, frozen=True):
     name: str
     status: str
     summary: TrainTime | None = None
-    repeats: list[RepeatOutline] = []
+    repeats: list[msgspec.Raw] = []  # only their number is read
     primitives: list[PrimitivesResult] = []
 
 

@@ -1,26 +1,44 @@
-"""Thins the steps of a long launch: keeps evenly spaced blocks, sums over all steps, and scales figures up. Pure.
+"""Thins what a long launch reports: keeps evenly spaced items, or blocks of steps, sums over all steps, and scales
+figures up. Pure.
 
 Blocks have the same step numbers on all ranks, so that steps can be aligned. Blocks are kept or dropped as a whole,
 since a rank may be late because of the step before.
 """
 
-from bisect import bisect_right
-from collections.abc import Iterable
-from itertools import pairwise
 from statistics import fmean
+from typing import Generic, TypeVar
 
 import msgspec
 from msgspec.structs import asdict, replace
 
 from ddptui.analysis.results import ConfidenceInterval, Culprit, RankResult, RepeatResult, WhatIf
 from ddptui.text.words import S
-from ddptui.wire.messages import Pause, Step, Trained
-from ddptui.wire.records import shift_times
+from ddptui.wire.messages import Step, Trained
+
+Item = TypeVar("Item")
+MOST_ITEMS = 512  # more than a terminal has columns of dots; readings of a GPU in eight minutes
 
 BLOCK = 32  # steps per block
 MOST_EVENTS = 400_000  # steps and collectives kept for all ranks: some 200 MB, and half a minute to analyze
 MOST_EPOCHS = 10_000  # whose lengths are kept per rank
 StepsByRank = dict[int, list[Step]]
+
+
+class Thinned(msgspec.Struct, Generic[Item]):
+    """Numbered items of a training of any length, of which a bounded number is kept."""
+
+    points: list[tuple[int, Item]] = []  # number and item
+    most: int = MOST_ITEMS
+    stride: int = 1  # every how many numbers an item is kept; doubled when there are too many
+
+    def add(self, number: int, item: Item) -> None:
+        """Add an item, if its number is a multiple of the stride."""
+        if number % self.stride:
+            return
+        self.points.append((number, item))
+        if len(self.points) > self.most:
+            self.stride *= 2
+            self.points = [point for point in self.points if point[0] % self.stride == 0]
 
 
 class RankTotals(msgspec.Struct):
@@ -138,41 +156,6 @@ class ThinnedSteps(msgspec.Struct):
             steps[:] = [step for step in steps if step.step // BLOCK % self.stride == 0]
         self.events = sum(1 + len(step.collectives) for steps in self.kept.values() for step in steps)
         self.most = 2 * self.events if self.events > MOST_EVENTS else 0  # one block is always kept
-
-
-def close_gaps(steps: StepsByRank, pauses: Iterable[Pause]) -> tuple[StepsByRank, list[Pause]]:
-    """Shifts the kept blocks so that no time lies between them. Returns the shifted steps, and the pauses within
-    them."""
-    numbers = sorted({step.step for of_rank in steps.values() for step in of_rank})
-    first_of_block = [*numbers[:1], *(number for before, number in pairwise(numbers) if number > before + 1)]
-    blocks: list[StepsByRank] = [{rank: [] for rank in steps} for _ in first_of_block]
-    for rank, of_rank in steps.items():
-        for step in of_rank:
-            blocks[bisect_right(first_of_block, step.step) - 1][rank].append(step)
-    cuts_ns = _cuts_ns(blocks)
-    closed: StepsByRank = {rank: [] for rank in steps}
-    for block, cut_ns in zip(blocks, cuts_ns, strict=True):
-        for rank, of_rank in block.items():
-            closed[rank] += [shift_times(step, -cut_ns) for step in of_rank]
-    begins = [min(step.begin_ns for steps in block.values() for step in steps) for block in blocks]
-    ends = [max(step.end_ns for steps in block.values() for step in steps) for block in blocks]
-    within = []
-    for pause in pauses:
-        at = bisect_right(begins, pause.begin_ns) - 1
-        if at >= 0 and pause.begin_ns < ends[at]:  # otherwise the pause was in dropped steps
-            within.append(shift_times(pause, -cuts_ns[at]))
-    return closed, within
-
-
-def _cuts_ns(blocks: list[StepsByRank]) -> list[int]:
-    """The shift of each block, in ns: until some rank has no time left between it and the block before."""
-    cuts_ns, ends_ns = [0] * len(blocks), dict[int, int]()
-    for index, block in enumerate(blocks):
-        known = [(rank, steps) for rank, steps in block.items() if steps and rank in ends_ns]
-        gaps_ns = [min(step.begin_ns for step in steps) - ends_ns[rank] for rank, steps in known]
-        cuts_ns[index] = (cuts_ns[index - 1] if index else 0) + max(0, min(gaps_ns, default=0))
-        ends_ns |= {rank: max(step.end_ns for step in steps) for rank, steps in block.items() if steps}
-    return cuts_ns
 
 
 def extrapolate(result: RepeatResult, kept: int, train_ns: int | None) -> RepeatResult:

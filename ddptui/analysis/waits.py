@@ -16,7 +16,6 @@ A GPU continues while its host has no core or stands still; if its stream runs e
 themselves. So such time is not subtracted from a GPU's work, and does not explain a long operation.
 """
 
-from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
@@ -32,9 +31,11 @@ from ddptui.analysis.operations import (
     mismatch,
     needed_ranks,
     operation_keys,
+    out_of_order,
     overlapping,
     subtract,
     total_ns,
+    touching,
     union,
     work_program,
 )
@@ -99,12 +100,14 @@ def align_steps(
     clock_spread: ClockSpread | None = None,
     devices: Mapping[int, str] = MappingProxyType({}),
 ) -> AlignedSteps:
-    """Aligns the steps of all ranks. Steps that any rank lacks are left out. devices: the ranks' devices, as in Hello;
-    a rank without an entry is on the CPU."""
+    """Aligns the steps of all ranks. Steps that any rank lacks are left out; those that cannot be compared are among
+    the mismatches. devices: the ranks' devices, as in Hello; a rank without an entry is on the CPU."""
     on_gpu = {rank for rank, device in devices.items() if is_timed_by_device(device)}
+    mismatches = out_of_order(steps)
+    in_order = {rank: [step for step in of_rank if step.step not in mismatches] for rank, of_rank in steps.items()}
     by_number = {
         rank: {step.step: replace(step, queued_ns=0, cpu_ns=0) if rank in on_gpu else step for step in of_rank}
-        for rank, of_rank in steps.items()
+        for rank, of_rank in in_order.items()
     }
     host_time = any(map(is_host_time, devices.values()))
     # A rank that ended early, or whose messages were dropped, lacks steps that the others have.
@@ -113,7 +116,7 @@ def align_steps(
     for pause in pauses:
         if pause.rank not in on_gpu:
             still.setdefault(pause.rank, []).append((pause.begin_ns, pause.end_ns))
-    aligned, mismatches = [], {}
+    aligned = []
     for number in common:
         # A step's own work includes the time since the step before, as "between steps".
         by_rank = {rank: of_rank[number] for rank, of_rank in by_number.items()}
@@ -123,7 +126,7 @@ def align_steps(
         else:
             step = _align_step(number, by_rank, before, still)._replace(clock_spread=clock_spread, host_time=host_time)
             aligned.append(_without_waits(step) if host_time else step)
-    return AlignedSteps(aligned, mismatches)
+    return AlignedSteps(aligned, dict(sorted(mismatches.items())))
 
 
 def _without_waits(step: AlignedStep) -> AlignedStep:
@@ -262,17 +265,7 @@ class WaitAttribution:
         causes = [(late, wait.end - wait.begin - total_ns(idle))]  # the late rank's own work meanwhile
         # Ranks may wait for each other at the same time, in different operations: follow each rank only once.
         if late not in seen:
-            for inner in _overlapping_waits(self._waits[late], wait.begin, wait.end):
-                causes += self._causes(inner, seen | {late})
+            for inner in touching(self._waits[late], wait.begin, wait.end):
+                meanwhile = Wait(max(wait.begin, inner.begin), min(wait.end, inner.end), inner.late_rank)
+                causes += self._causes(meanwhile, seen | {late})
         return causes
-
-
-def _overlapping_waits(waits: list[Wait], begin: int, end: int) -> list[Wait]:
-    first = max(0, bisect_left(waits, (begin, begin, -1)) - 1)  # the wait before `begin` may reach beyond it
-    parts = []
-    for wait in waits[first:]:
-        if wait.begin >= end:
-            break
-        if wait.end > begin:
-            parts.append(Wait(max(begin, wait.begin), min(end, wait.end), wait.late_rank))
-    return parts

@@ -10,7 +10,7 @@ from ddptui.diagnosis.cause import ProcessEnd, thread_failure
 from ddptui.diagnosis.positions import RankProgress, named, verb
 from ddptui.diagnosis.stall import CallCounts
 from ddptui.text.words import S
-from ddptui.wire.messages import POINT_TO_POINT, Done, Failed, Heartbeat, Hello, RankMessage, Step
+from ddptui.wire.messages import POINT_TO_POINT, Failed, Heartbeat, Hello, RankMessage, Step
 from ddptui.wire.relay_file import Event
 
 LAST_STEPS = 8  # of all ranks
@@ -50,17 +50,12 @@ class Attempt:
                 self.calls.add(message, calls, len(self.ranks))
                 if rank not in self.failed:  # else it is only now known that the last step was over
                     self.moved_at = now_s
-                self.ranks[rank] = replace(before, steps=message.step + 1, trains=True)
-            case Heartbeat():
-                if message.position.step != before.position.step:
-                    self.moved_at = now_s
-                self.ranks[rank] = replace(before, position=message.position, stack=message.stack)
-            case Done():
-                self.ranks[rank] = replace(before, is_over=True)
+            case Heartbeat() if message.position.step != before.position.step:
+                self.moved_at = now_s
             case Failed():
                 self._at_first_end = self._at_first_end or {**self.ranks}
-                self.ranks[rank] = replace(before, position=message.position, stack=message.stack)
                 self.failed[rank] = message
+        self.ranks[rank] = self.ranks[rank].after(message)
 
     def add_event(self, event: Event, now_s: float) -> None:
         """Process an event of a process that no relay knows."""

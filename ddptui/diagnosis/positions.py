@@ -7,9 +7,23 @@ from itertools import chain, groupby
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from ddptui.text.words import count, listed, size
-from ddptui.wire.messages import POINT_TO_POINT, SAME_SIZE, Position, Stack
+from ddptui.wire.messages import (
+    POINT_TO_POINT,
+    SAME_SIZE,
+    Done,
+    Failed,
+    Heartbeat,
+    Position,
+    RankMessage,
+    Ready,
+    Shown,
+    Stack,
+    Step,
+    Timed,
+)
 from ddptui.wire.phases import BETWEEN, PHASES
 
 STOPPED = ("stopped", "tracing-stop")  # states of a process, as psutil names them
@@ -60,6 +74,21 @@ class RankProgress(msgspec.Struct, frozen=True, kw_only=True):
         """The collective in which the rank waits, as (step, index within the step); None: it is in no collective."""
         step, number = self.position.step, self.position.number
         return (step, number) if step is not None and number is not None else None
+
+    def after(self, message: RankMessage) -> "RankProgress":
+        """How far the rank is by its next message."""
+        match message:
+            case Ready():
+                return replace(self, trains=True)
+            case Step():
+                return replace(self, steps=message.step + 1, trains=True)
+            case Shown() | Timed():
+                return replace(self, steps=message.place + 1)
+            case Heartbeat() | Failed():
+                return replace(self, position=message.position, stack=message.stack)
+            case Done():
+                return replace(self, is_over=True)
+        return self
 
 
 def explain_stall(
@@ -171,15 +200,15 @@ def _behind(ranks: Mapping[int, RankProgress], arrived: Sequence[int]) -> list[i
 
 def describe_mismatch(mismatch: CallCountMismatch) -> tuple[str, list[int]]:
     """A sentence about ranks that called different numbers of collectives; and those that differ from most."""
-    (usual, most), *rest = Counter(mismatch.calls.values()).most_common()
+    (common, most), *rest = Counter(mismatch.calls.values()).most_common()
     if rest[0][1] == most:
         counts = [f"{named([rank])} called {number}" for rank, number in mismatch.calls.items()]
         called = f"there, of its collectives, {listed(counts)}"
         return f"the ranks have been out of step since step {mismatch.step}: {called}", sorted(mismatch.calls)
-    others = [rank for rank, calls in mismatch.calls.items() if calls != usual]
+    others = [rank for rank, calls in mismatch.calls.items() if calls != common]
     counts = [f"{named([rank])} called {count(mismatch.calls[rank], 'collective')}" for rank in others]
     since = f"{verb(others, 'has')} been out of step with the others since step {mismatch.step}"
-    return f"{named(others)} {since}: there, {listed(counts)}, the others {usual}", others
+    return f"{named(others)} {since}: there, {listed(counts)}, the others {common}", others
 
 
 def _groups(ranks: Mapping[int, RankProgress], chosen: Sequence[int]) -> list[str]:

@@ -12,11 +12,12 @@ from collections.abc import Mapping
 from math import inf
 
 import msgspec
+from msgspec.structs import replace
 
 from ddptui.config.trial import PATIENCE
 from ddptui.diagnosis.positions import STOPPED, CallCountMismatch, RankProgress, Stall, explain_stall
 from ddptui.text.words import S
-from ddptui.wire.messages import Done, Failed, Heartbeat, Position, RankMessage, Ready, Shown, Stack, Step, Timed
+from ddptui.wire.messages import Done, Failed, Heartbeat, Position, RankMessage, Ready, Shown, Step, Timed
 
 IN_TIME_S = 2.0  # subtracted from `stall_s`, to allow for the heartbeat interval, the delivery and the next check
 SILENT_S = 3.0  # three missing heartbeats
@@ -30,11 +31,8 @@ class _Rank(msgspec.Struct):
 
     moved_ns: int  # last progress
     received_ns: int  # last message
-    position: Position = Position()
-    stack: Stack = ()
-    steps: int = 0  # number of finished steps
+    progress: RankProgress = RankProgress()
     worked_ns: int = 0  # when the rank was last seen working
-    trains: bool = False  # it has sent Ready
     stopped_ns: int | None = None  # when its process was first seen stopped; None: it is not
 
 
@@ -79,23 +77,19 @@ class StallDetector:
         rank = self._ranks.setdefault(message.rank, _Rank(now_ns, now_ns))
         rank.received_ns = now_ns
         match message:
-            case Ready():
-                rank.trains, rank.moved_ns = True, now_ns
-            case Step():
-                rank.steps, rank.moved_ns = message.step + 1, now_ns
-                if message.samples:  # a replica without a part of the batch calls no collectives
+            case Ready() | Step() | Shown() | Timed():
+                rank.moved_ns = now_ns
+                if isinstance(message, Step) and message.samples:  # else a replica without a part of the batch
                     self._calls.add(message, len(message.collectives), self._world_size)
-            case Shown() | Timed():
-                rank.steps, rank.moved_ns = message.place + 1, now_ns
             case Heartbeat():
-                rank.stack = message.stack
                 if is_free(message.position) and (message.cpu_percent or 0.0) >= COMPUTES_PERCENT:
                     rank.worked_ns = now_ns
                 # A rank that sleeps in an injected delay is slow on purpose.
-                if message.position != rank.position or message.position.asleep:
-                    rank.position, rank.moved_ns = message.position, now_ns
+                if message.position != rank.progress.position or message.position.asleep:
+                    rank.moved_ns = now_ns
             case Done() | Failed():
                 self._ended.add(message.rank)
+        rank.progress = rank.progress.after(message)
 
     def restart_timers(self, now_ns: int) -> None:
         """Restart all timers: the console itself stood still, so missing messages prove nothing."""
@@ -109,7 +103,7 @@ class StallDetector:
         for number, rank in running.items():
             stopped = states.get(number) in STOPPED
             rank.stopped_ns = (now_ns if rank.stopped_ns is None else rank.stopped_ns) if stopped else None
-            if states.get(number) in WORKING and is_free(rank.position):
+            if states.get(number) in WORKING and is_free(rank.progress.position):
                 rank.worked_ns = now_ns
         still = [number for number, rank in running.items() if self._stands_still(rank, now_ns)]
         silent = [number for number in still if self._silent_s(running[number], now_ns)]
@@ -117,15 +111,16 @@ class StallDetector:
         if not silent and not all_still:  # while one rank makes progress, the others may just wait for it
             return None
         progress = {
-            number: _progress(rank, states.get(number), silent=number in silent) for number, rank in running.items()
+            number: replace(rank.progress, state=states.get(number), silent=number in silent)
+            for number, rank in running.items()
         }
-        started = silent or all(rank.trains for rank in running.values())
+        started = silent or all(rank.progress.trains for rank in running.values())
         stood_s = self._stall_s if started else self._start_s
         return explain_stall(progress, self._world_size, stood_s, self._calls.mismatch)
 
     def _stands_still(self, rank: _Rank, now_ns: int) -> bool:
         """Whether the rank has made no progress for too long. A rank that works has PATIENCE times as long."""
-        enough_s = self._stall_s - IN_TIME_S if rank.trains or self._silent_s(rank, now_ns) else self._start_s
+        enough_s = self._stall_s - IN_TIME_S if rank.progress.trains or self._silent_s(rank, now_ns) else self._start_s
         since_s = self._silent_s(rank, now_ns) or ((now_ns - rank.moved_ns) / S if self._beats else 0.0)
         idle_s = min(since_s, (now_ns - rank.worked_ns) / S)
         return idle_s >= enough_s or since_s >= PATIENCE * enough_s
@@ -142,9 +137,3 @@ class StallDetector:
 def is_free(position: Position) -> bool:
     """Whether the rank waits for no other rank: it is in no collective, or only has one running in the background."""
     return position.number is None or position.ahead
-
-
-def _progress(rank: _Rank, state: str | None, *, silent: bool) -> RankProgress:
-    return RankProgress(
-        position=rank.position, steps=rank.steps, trains=rank.trains, silent=silent, state=state, stack=rank.stack
-    )

@@ -184,7 +184,7 @@ def _result(log: LaunchData, launched: Launched) -> RepeatResult:
         loss=loss_of_steps(measured.values()) if instrumented else Loss(first=None, last=last_loss(spans)),
         accuracy=accuracy(done),
         in_sync=in_sync([log.done[rank] for rank in sorted(log.done)]),
-        sync_checks=log.all_checks(),
+        sync_checks=sorted(log.checks, key=lambda check: check.step),
         averaging=averaging(done),
         checks=checked.lights,
         places=place_times(window.spots, len(window.steps)),

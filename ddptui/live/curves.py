@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ddptui.live.state import MOST_POINTS, Curve, Point, across, mean_of
+from ddptui.live.state import Curve, Point, across, mean_of
 from ddptui.text.words import MS, S
 from ddptui.wire.messages import Step
 
@@ -64,13 +64,12 @@ class LaunchCurves(msgspec.Struct):
     ends_ns: dict[int, Curve] = {}  # by rank: when each step ended
     begin_ns: dict[int, int] = {}  # by rank: when the first step began
     lengths: StepLengths = msgspec.field(default_factory=StepLengths)
-    most: int = MOST_POINTS
 
     def add(self, step: Step) -> None:
         """Add a step. Warm-up steps count for the loss, but not for step times."""
         rank = step.rank
         if rank not in self.losses:
-            self.losses[rank], self.ends_ns[rank] = Curve(most=self.most), Curve(most=self.most)
+            self.losses[rank], self.ends_ns[rank] = Curve(), Curve()
             self.begin_ns[rank] = step.begin_ns
         self.begin_ns[rank] = min(self.begin_ns[rank], step.begin_ns)  # steps may arrive out of order
         self.losses[rank].add(step.step, step.loss)

@@ -83,10 +83,9 @@ def _apply_to_rank(live: Live, rank: RankState, message: OfRank) -> None:
         case Shown() | Timed():
             rank.state, rank.step = "running", message.place + 1
             if isinstance(message, Shown):
-                detail = (message.reduce_op or "").upper()
+                live.called = f"{message.operation} {(message.reduce_op or '').upper()}".rstrip()
             else:
-                detail = size(message.bytes) if message.bytes else ""
-            live.called = f"{message.operation} {detail}".rstrip()
+                live.called = message.operation + (f", {size(message.bytes)}" if message.bytes else "")
             _moved_on(live, rank, message.at_ns)
         case Heartbeat():
             _active(live, rank, message.at_ns)
@@ -94,7 +93,7 @@ def _apply_to_rank(live: Live, rank: RankState, message: OfRank) -> None:
             rank.gpu_bytes, rank.gpu_reserved_bytes = message.gpu_bytes, message.gpu_reserved_bytes
             rank.gpu = message.gpu or Gpu()
             live.loaders.setdefault(message.rank, Loaders()).add(message)
-            rank.dropped, rank.position, rank.stack = message.dropped, message.position, message.stack
+            rank.dropped = message.dropped
         case Ready():
             rank.state, rank.steps, rank.flops = "running", message.steps, message.flops
         case Trained():
@@ -103,12 +102,12 @@ def _apply_to_rank(live: Live, rank: RankState, message: OfRank) -> None:
             rank.state, rank.dropped = "done", message.dropped
         case Failed():
             rank.state, rank.error = "failed", message.error or "ended without an error message"
-            rank.position, rank.stack = message.position, message.stack
+    rank.progress = rank.progress.after(message)
 
 
 def _step(live: Live, rank: RankState, message: Step) -> None:
     rank.state, rank.step = "running", message.step + 1
-    rank.loss, rank.samples, rank.phases_ns = message.loss, message.samples, message.phases_ns
+    rank.loss, rank.samples = message.loss, message.samples
     rank.losses.add(message.step, message.loss)
     _moved_on(live, rank, message.end_ns, message.samples)
     if not message.warmup:
@@ -120,7 +119,7 @@ def _step(live: Live, rank: RankState, message: Step) -> None:
 def _begin(live: Live, message: Launched) -> None:
     live.trial, live.repeat = message.trial, message.repeat
     live.status, live.error = "running", None
-    live.ranks, live.load, live.refused, live.called = {}, None, None, None
+    live.ranks, live.load, live.refused, live.called = {}, None, None, ""
     live.injected, live.changed_ns = None, 0
     live.watched, live.checks = message.watched, CheckLog(asked=processes_of(message.command))
     live.launched_ns = message.at_ns

@@ -4,13 +4,15 @@ two."""
 from collections.abc import Mapping, Sequence
 from statistics import median
 
+from msgspec.structs import replace
+
 from ddptui.analysis.finding import ABOUT_LATE_RANK, IDLE, Kind
 from ddptui.analysis.policy import HOST_TIME, is_host_time
 from ddptui.analysis.waits import AlignedStep
 from ddptui.config.checks import Delays, still_to_come
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck
-from ddptui.diagnosis.positions import RankProgress, describe_positions
+from ddptui.diagnosis.positions import describe_positions
 from ddptui.findings.judgement import Judgement
 from ddptui.findings.words import short
 from ddptui.live.fold import RATE_OVER
@@ -144,19 +146,12 @@ def _standing_still(live: Live, states: dict[int, str], world_size: int, preset:
     """Which ranks have not arrived at which collective, if a rank is stalled."""
     if not any(state.startswith(STALLED) for state in states.values()):
         return ""
-    positions = {}
+    positions = {}  # the states of the processes are unknown: messages do not carry them
     for rank in live.ranks.values():
         is_over = rank.state in ("done", "failed")
         if not is_over or preset.kind == "command":
-            steps, silent = rank.step, not is_over and silent_s(rank, now_ns) > 0
-            positions[rank.rank] = RankProgress(  # the state of the process is unknown: messages do not carry it
-                position=rank.position,
-                steps=steps,
-                trains=steps > 0,
-                silent=silent,
-                stack=rank.stack,
-                is_over=is_over,
-            )
+            silent = not is_over and silent_s(rank, now_ns) > 0
+            positions[rank.rank] = replace(rank.progress, silent=silent, is_over=is_over)
     return describe_positions(positions, world_size)[0] if positions else ""
 
 

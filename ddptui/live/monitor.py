@@ -9,7 +9,6 @@ import msgspec
 
 from ddptui.analysis.check_log import CheckLog
 from ddptui.analysis.clocks import ClockSpread, clock_spread, in_console_time
-from ddptui.analysis.operations import drop_inconsistent
 from ddptui.analysis.policy import FEWEST_STEPS
 from ddptui.analysis.repeats import of_reading, takes_cores
 from ddptui.analysis.results import PlaceTime
@@ -158,15 +157,14 @@ class RunMonitor:
             return
         self._next = end
         steps = {rank: [in_console_time(step, clocks) for step in rank_steps] for rank, rank_steps in new_steps.items()}
-        fitting, wrong = drop_inconsistent(steps)
         pauses = [in_console_time(pause, clocks) for pause in self.live.pauses]
-        aligned_steps = align_steps(fitting, pauses, self.apart, {rank.rank: rank.device for rank in ranks})
+        aligned_steps = align_steps(steps, pauses, self.apart, {rank.rank: rank.device for rank in ranks})
         if self.joined and self.joined[-1].ranks.keys() != steps.keys():  # a rank has connected meanwhile
             self.joined.clear()
         ended_ns = _ended(self.joined[-1]) if self.joined else 0
         new = [step for step in aligned_steps.steps if step.number >= first and _ended(step) > ended_ns]
         self.joined.extend(new if self.joined else dropwhile(self._is_before_change, new))
-        self.mismatch = next(reversed([*wrong.values(), *aligned_steps.mismatches.values()]), None)
+        self.mismatch = next(reversed(aligned_steps.mismatches.values()), None)
 
     def _is_before_change(self, step: AlignedStep) -> bool:
         """Whether any rank made this step with other delays than the current ones."""

@@ -18,11 +18,11 @@ from ddptui.analysis.figures import mean_by_sample
 from ddptui.analysis.heartbeats import Loaders
 from ddptui.analysis.primitive_results import PrimitivesLog, PrimitivesResult, combined
 from ddptui.analysis.results import Results
-from ddptui.config.catalog import OPERATIONS, REDUCE_OPS, message_sizes, operations_tried, primitive_title
-from ddptui.config.trial import Bottleneck, Trial
+from ddptui.analysis.thinning import Thinned
+from ddptui.config.trial import Bottleneck
+from ddptui.diagnosis.positions import RankProgress
 from ddptui.findings.repeat import NO_OUTCOMES, Outcomes
-from ddptui.text.words import size
-from ddptui.wire.messages import Gpu, Hello, Line, Pause, Position, Shown, Stack, Step, Stood, Timed
+from ddptui.wire.messages import Gpu, Hello, Line, Pause, Shown, Step, Stood, Timed
 from ddptui.wire.records import Launched, Load, Message, Refused
 
 Item = TypeVar("Item")
@@ -30,26 +30,11 @@ Item = TypeVar("Item")
 MOST_RECENT = 200  # steps kept per rank
 RECENT_NS = 2e9  # the judgement covers the last two seconds
 MOST_PAUSES = 100
-MOST_POINTS = 512  # points of a curve: more than a terminal has columns of dots
 
 Point = tuple[int, float | None]  # step and value; None: the value was not finite
 
 
-class Curve(msgspec.Struct):
-    """A figure over the steps of a training of any length, in a bounded number of points."""
-
-    points: list[Point] = []
-    most: int = MOST_POINTS
-    stride: int = 1  # every how many steps a point is kept; doubled when the curve is full
-
-    def add(self, step: int, value: float | None) -> None:
-        """Add the value of a step, if the step is a multiple of the stride."""
-        if step % self.stride:
-            return
-        self.points.append((step, value))
-        if len(self.points) > self.most:
-            self.stride *= 2
-            self.points = [point for point in self.points if point[0] % self.stride == 0]
+Curve = Thinned[float | None]  # a figure over the steps of a training
 
 
 def mean_of(curves: Sequence[Curve]) -> list[Point]:
@@ -85,7 +70,6 @@ class RankState(msgspec.Struct):
     steps: int | None = None  # number of steps to make
     loss: float | None = None
     samples: int = 0  # in the last step
-    phases_ns: tuple[int, ...] = ()  # of the last step
     ends: list[StepEnd] = msgspec.field(default_factory=list)  # ends of the last reported steps
     flops: float | None = None  # floating-point operations per sample; None: not counted
     losses: Curve = msgspec.field(default_factory=Curve)
@@ -97,8 +81,7 @@ class RankState(msgspec.Struct):
     gpu_reserved_bytes: int | None = None  # reserved by torch, allocated or not
     gpu: Gpu = Gpu()  # load, memory, power and clock of the rank's GPU, all processes included
     dropped: int = 0  # messages lost because the rank's queue was full
-    position: Position = Position()  # at the last heartbeat
-    stack: Stack = ()  # likewise; empty while the rank makes calls
+    progress: RankProgress = RankProgress()
     error: str | None = None
 
     @property
@@ -117,10 +100,10 @@ class RankState(msgspec.Struct):
         return reports_per_s * steps_a_report * fmean(end.samples for end in self.ends[1:]) or None
 
     @property
-    def of_epoch(self) -> float | None:
-        """The part of the current epoch whose data the rank has fetched, from 0 to 1; None: unknown."""
-        position = self.position
-        return min(1.0, position.batch / position.batches) if position.batches else None
+    def epoch(self) -> tuple[int, float] | None:
+        """The current epoch, and the part of its data that the rank has fetched, from 0 to 1. None: unknown."""
+        position = self.progress.position
+        return (position.epoch, min(1.0, position.batch / position.batches)) if position.batches else None
 
 
 class Live(msgspec.Struct):
@@ -142,7 +125,7 @@ class Live(msgspec.Struct):
     load: Load | None = None
     refused: Refused | None = None  # rejected messages of the current launch
     notice: str = ""  # what the launch waits for before its ranks connect
-    called: str | None = None  # the primitive that was called last, with its size
+    called: str = ""  # the primitive that was called last: all_reduce, 64 KB
     pauses: deque[Pause] = msgspec.field(default_factory=lambda: deque(maxlen=MOST_PAUSES))
     clocks: Clocks = msgspec.field(default_factory=Clocks)
     loaders: dict[int, Loaders] = msgspec.field(default_factory=dict)  # by rank
@@ -164,8 +147,7 @@ class Live(msgspec.Struct):
     def epoch(self) -> tuple[int, float] | None:
         """The epoch that all ranks of a watched training have reached, and the part of it that is done. None:
         unknown."""
-        places = [(rank.position.epoch, share) for rank in self.ranks.values() if (share := rank.of_epoch) is not None]
-        return min(places, default=None)
+        return min((rank.epoch for rank in self.ranks.values() if rank.epoch is not None), default=None)
 
     @property
     def loss(self) -> float | None:
@@ -234,25 +216,3 @@ class PrimitivesProgress:
         views, cells = [*before.views, *more.views], [*before.cells, *more.cells]
         launches[-1] = msgspec.structs.replace(more, views=views, cells=cells)
         self._together.pop(self.trial, None)
-
-
-def current_primitive(live: Live, trial: Trial | None) -> str:
-    """The primitive that the ranks call now, e.g. "all_reduce, 64 KB"; empty between launches."""
-    calls = plan(trial) if trial and live.status == "running" and live.steps else []
-    return calls[live.step] if live.step < len(calls) else ""
-
-
-def plan(trial: Trial) -> list[str]:
-    """The primitives that the ranks of a trial call, in order."""
-    is_shown = trial.primitives == "see"
-    operators = trial.reduce_ops or (REDUCE_OPS if is_shown else ("sum",))
-    sizes = message_sizes(trial.min_bytes, trial.max_bytes, trial.step_factor)
-    places = []
-    for name in operations_tried(trial.operations, shown=is_shown, pipelined=trial.cadence == "pipelined"):
-        facts, calls = OPERATIONS[name], [primitive_title(name)]
-        if facts.reduces:
-            calls = [f"{calls[0]} {op.upper()}" if is_shown else calls[0] for op in operators]
-        amounts = [f", {size(bytes)}" for bytes in sizes] if facts.has_bytes and not is_shown else [""]
-        places += [f"{call}{amount}" for call in calls for amount in amounts]
-    composites = [primitive_title(name, composite=True) for name in trial.composites if not is_shown]
-    return places + [f"{composite}, {size(bytes)}" for composite in composites for bytes in sizes]

@@ -45,13 +45,15 @@ def last_steps(joined: Sequence[AlignedStep], most: int) -> Sequence[AlignedStep
     """As many of the last steps as fit on one axis, at most `most`. Steps before a long pause are left out: the pause
     would leave the steps too little room."""
     for steps in range(min(most, len(joined)), 1, -1):
-        chosen = joined[-steps:]
-        begin, end = window(chosen)
-        ranks_steps = [[rank_step.step for rank_step in step.ranks.values()] for step in chosen]
-        length = sum(max(step.end_ns - step.begin_ns for step in steps) for steps in ranks_steps)
-        if end - begin <= MOST_LONGER * length:
-            return chosen
+        if _has_room(joined[-steps:]):
+            return joined[-steps:]
     return joined[-1:]
+
+
+def _has_room(steps: Sequence[AlignedStep]) -> bool:
+    """Whether a long pause between steps, e.g. between two epochs, leaves the steps themselves enough room."""
+    begin, end = window(steps)
+    return end - begin <= MOST_LONGER * sum(map(_length_ns, steps))
 
 
 def window(joined: Sequence[AlignedStep]) -> Interval:
@@ -165,10 +167,7 @@ def _around(joined: Sequence[AlignedStep], at: int, why: str) -> Excerpt:
     near = range(max(0, at - AROUND), min(len(joined), at + AROUND + 1))
     # Leave out a neighbor whose number does not follow: the steps between were not kept.
     steps = [joined[other] for other in near if joined[other].number - joined[at].number == other - at]
-    begin, end = window(steps)
-    # A long pause between steps, e.g. between two epochs, would leave the steps themselves too little room.
-    has_room = end - begin <= MOST_LONGER * sum(map(_length_ns, steps))
-    return Excerpt(why, joined[at].number, steps if has_room else [joined[at]])
+    return Excerpt(why, joined[at].number, steps if _has_room(steps) else [joined[at]])
 
 
 def _length_ns(step: AlignedStep) -> int:

@@ -14,8 +14,7 @@ from ddptui.config.trial import Trial
 from ddptui.projection import NetworkUsed, Point, Projection, ProjectionError, Scaling, measured, model, report
 from ddptui.projection.model import Costs
 from ddptui.run import listing
-from ddptui.store.overview import UNDER_WAY
-from ddptui.store.runs import Run, RunError, find_run
+from ddptui.store.runs import RunError, find_run
 from ddptui.text.words import US_IN_S, count, did_you_mean
 
 GIGABIT = 1e9 / 8  # bytes
@@ -77,7 +76,7 @@ def projection(runs: Path, name: str, options: ProjectOptions) -> Projection:
         cores=options.cores,
         network=NetworkUsed(source=costs.source, alpha_us=alpha_us, gb_s=gb_s, worst=costs.worst),
         points=points,
-        said=[*_reservations(run, trial, logs, preset.repeats), *report.findings(points, own.ranks, costs)],
+        said=[*_reservations(trial, logs, preset.repeats), *report.findings(points, own.ranks, costs)],
         notes=report.notes(costs, own, ranks[-1], strong),
     )
 
@@ -91,15 +90,13 @@ def _beside(point: Point, launches: Mapping[tuple[str, int], Sequence[LaunchData
     return replace(point, measured_ms=ms, error=point.step_ms / ms - 1, disturbed=disturbed)
 
 
-def _reservations(run: Run, trial: Trial, logs: Sequence[LaunchData], repeats: int) -> list[str]:
+def _reservations(trial: Trial, logs: Sequence[LaunchData], repeats: int) -> list[str]:
     """Warnings to show before the results: launches are missing in the run, or were disturbed."""
     sentences = []
     part = f"{len(logs)} of {count(repeats, 'repeat')} of {trial.name}"
-    status = UNDER_WAY if run.is_held() else run.status()
-    if verb := {UNDER_WAY: "is", "interrupted": "was"}.get(status):
-        sentences.append(f"run {run.name} {verb} {status}: only what it had measured counts, {part}")
-    elif len(logs) < repeats:
-        sentences.append(f"the projection rests on {part}: the others did not end well, or were changed by hand")
+    if len(logs) < repeats:
+        why = "the others are not over, did not end well, or were changed by hand"
+        sentences.append(f"the projection rests on {part}: {why}")
     if disturbed := sum(map(measured.is_disturbed, logs)):
         sentences.append(
             f"do not rely on these figures: other programs disturbed {disturbed} of {count(len(logs), 'repeat')}"

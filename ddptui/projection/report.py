@@ -53,11 +53,6 @@ def markdown(projection: Projection) -> str:
     return "\n".join([f"## {title(projection)}", "", said, "", *table, "", *notes]) + "\n"
 
 
-def as_json(projection: Projection) -> str:
-    """The projection as JSON: all numbers unrounded, with the sentences."""
-    return json_text(projection)
-
-
 def in_full(points: Sequence[Point]) -> Table:
     """A table with a row for each point."""
     return Table(fill(COLUMNS, points))
@@ -150,4 +145,4 @@ def with_unit(value_ms: float) -> str:
     return duration(value_ms / MS_PER_S)
 
 
-FORMATS: dict[str, Callable[[Projection], str]] = {"markdown": markdown, "json": as_json}
+FORMATS: dict[str, Callable[[Projection], str]] = {"markdown": markdown, "json": json_text}

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from ddptui.analysis.clocks import Clocks, clock_spread, in_console_time
-from ddptui.analysis.operations import OperationKey, drop_inconsistent, operation_keys, phase_spans
+from ddptui.analysis.operations import OperationKey, operation_keys, phase_spans
 from ddptui.analysis.policy import is_host_time
 from ddptui.analysis.thinning import StepsByRank
 from ddptui.analysis.waits import AlignedStep, align_steps
@@ -131,7 +131,7 @@ def _of_repeat(trial: str, repeat: int, journal: Journal) -> Iterator[OperationL
         spread = clock_spread(clocks, block)
         errors_ns = spread.errors_ns(block) if spread else {}
         steps = {rank: [in_console_time(step, clocks) for step in of_rank] for rank, of_rank in block.items()}
-        comparable = drop_inconsistent(steps)[0] if max(errors_ns.values(), default=0.0) < inf else {}
+        comparable = steps if max(errors_ns.values(), default=0.0) < inf else {}
         aligned = align_steps(comparable, pauses, spread, devices).steps
         waits: dict[tuple[int, int], list[tuple[int | None, int | None]]] = {  # for each operation of a rank's step
             (rank, together.number): [(ns, last.get(key)) for key, ns in own.transfers.items()]

@@ -35,6 +35,7 @@ POINT_TO_POINT = ("send", "recv")  # kinds of Collective that concern two ranks 
 SAME_SIZE = ("all_reduce", "broadcast", "reduce")  # collectives whose size is the same on all ranks
 GATHER_OUTPUTS = "gather_outputs"  # in `dp`, the collective that gathers all replicas' outputs on the first device
 Settings = Annotated[dict[Word, Name], Meta(max_length=32)]
+DeadWorkers = Annotated[tuple[tuple[Count, int], ...], Meta(max_length=64)]  # of a DataLoader: pid and exit code
 Order = Annotated[tuple[Annotated[int, Meta(ge=0, lt=len(PHASES))], ...], Meta(min_length=1, max_length=16)]
 
 
@@ -196,9 +197,7 @@ class Line(Tagged, frozen=True, kw_only=True):
     rank: RankNumber
     number: Count  # a hash of the rest: the same on all ranks
     stack: Annotated[tuple[Place, ...], Meta(min_length=1, max_length=64)]  # innermost first
-    outside: Count = (
-        0  # if the line is within calls of modules: the index in `stack` of the first frame outside of them
-    )
+    outside: Count = 0  # if the line is within calls of modules: the first frame of `stack` outside of them
 
     def within(self, part: str) -> Stack:
         """The line in a part of a step. Between steps, an evaluation calls the modules: its own line counts."""
@@ -424,9 +423,7 @@ class Failed(Tagged, frozen=True, kw_only=True):
     error: Error  # empty: the process has ended without an error message
     # Only of a watched training:
     stack: Stack = ()  # where the exception was raised
-    workers: Annotated[
-        tuple[tuple[Count, int], ...], Meta(max_length=64)
-    ] = ()  # dead DataLoader workers: pid, exit code
+    workers: DeadWorkers = ()
     position: Position = Position()  # where the rank was
     grown_bytes: int = 0  # by how much its resident memory has grown since its first message
 

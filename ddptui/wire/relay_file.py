@@ -5,10 +5,11 @@ from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import asdict
 
 from ddptui.config.trial import Bottleneck
 from ddptui.wire.limits import Count, Error
-from ddptui.wire.messages import Stack
+from ddptui.wire.messages import DeadWorkers, Stack
 
 LET_GO = b"let go\n"  # the last line sent to a relay; if it is missing, the process that started the relay has died
 
@@ -40,7 +41,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     exit: int | None = None  # the exit code that it has chosen
     # Of a launcher, the ranks that have failed: rank, process id, exit code; as in subprocess, minus the signal number.
     failures: Annotated[tuple[tuple[int, int | None, int | None], ...], Meta(max_length=1024)] = ()
-    workers: Annotated[tuple[tuple[Count, int], ...], Meta(max_length=64)] = ()
+    workers: DeadWorkers = ()
 
 
 class RelayTask(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,13 +67,5 @@ class RelayTask(msgspec.Struct, frozen=True, kw_only=True):
 def orders(socket: str, watching: Watching) -> bytes:
     """The content of the file by which ranks find the relay: JSON, so that ranks can read it without msgspec. socket:
     the path of the relay's socket."""
-    bottleneck = [msgspec.structs.asdict(delay) for delay in watching.bottleneck]
-    return msgspec.json.encode(
-        {
-            "socket": socket,
-            "steps": watching.steps,
-            "bottleneck": bottleneck,
-            "checks": watching.checks,
-            "lines": watching.lines,
-        }
-    )
+    delays = [asdict(delay) for delay in watching.bottleneck]  # with defaults, which the ranks do not know
+    return msgspec.json.encode({"socket": socket, **asdict(watching), "bottleneck": delays})

@@ -253,7 +253,7 @@ async def test_while_it_goes_on_one_is_led_to_what_is_measured_until_one_chooses
     async with on_primitives(ToldAsItGoes(at("ranks-2", 6, clock))) as (app, pilot, screen):
         await pilot.pause()
         assert (screen.trial.name, chosen(screen)) == ("ranks-2", "all_reduce")
-        assert "all_reduce, 16 KB · 6 of 21" in seen(app)
+        assert "last call: all_reduce, 4 KB · 6 of 21" in seen(app)
         assert len(column(screen, "size")) == 2
         clock.passes(0.2)
         await tick(pilot, screen)

@@ -18,7 +18,7 @@ from ddptui.analysis.repeats import shortfall
 from ddptui.config.trial import Trial
 from ddptui.live import headline
 from ddptui.live.headline import STALLED
-from ddptui.live.state import PrimitivesProgress, current_primitive
+from ddptui.live.state import PrimitivesProgress
 from ddptui.report.blocks import What
 from ddptui.report.notes import answer
 from ddptui.report.rows import what_became
@@ -130,8 +130,8 @@ class PrimitivesScreen(Following, ExportableRun):
             title.show(f"{feed.preset.name} ▸ result", f"{feed.run.name}  {status}")
         else:
             calls = f"{live.step} of {live.steps}" if live.steps else ""
-            under_way = current_primitive(live, self.trial_under_way())
-            title.show(self.place(), self.progress(feed, feed.now_ns(), self.pace(), under_way, calls))
+            called = f"last call: {live.called}" if live.called and live.status == "running" else ""
+            title.show(self.place(), self.progress(feed, feed.now_ns(), self.pace(), called, calls))
 
     def _sentence(self) -> str:
         """Return what the title does not show: that a run has not begun, has stalled, or has failed; then why the

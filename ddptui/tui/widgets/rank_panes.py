@@ -237,10 +237,10 @@ def progress(rank: RankState) -> str:
     """Return a bar and a percentage: 42 of 60 steps are ███████░░░ 70%. If the total is unknown, the bar shows the
     current epoch."""
     if rank.steps is None and rank.step:
-        if rank.of_epoch is None:
+        if rank.epoch is None:
             return f"step {rank.step}"
-        epoch = f"ep. {rank.position.epoch} "
-        return epoch + _load_bar(rank.of_epoch, max(0, BAR_CELLS - len(epoch)))
+        number, share = rank.epoch
+        return f"ep. {number} " + _load_bar(share, max(0, BAR_CELLS - len(f"ep. {number} ")))
     return _load_bar(min(1.0, rank.step / rank.steps) if rank.steps else 0.0, BAR_CELLS)
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from ddptui.analysis import heartbeats
 from ddptui.analysis.gpu_work import tflops
 from ddptui.analysis.launch_data import LaunchData
 from ddptui.analysis.results import RankResult, RepeatResult
+from ddptui.analysis.thinning import MOST_ITEMS
 from ddptui.findings.repeat import outcome_of_messages
 from ddptui.live.fold import fold
 from ddptui.live.state import Live
@@ -195,12 +195,12 @@ def test_readings_of_another_hosts_clock_are_found_in_its_measured_time() -> Non
     assert (rank.sm_mhz, rank.joules_a_step) == pytest.approx((5, 1))
 
 
-def test_a_long_launch_keeps_every_other_reading_of_all_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heartbeats, "MOST_READINGS", 8)
-    log, launch = LaunchData(), gpu_launch(meter=lambda _, s: Gpu(sm_mhz=max(0.0, s), joules=100 * s + 1000))
+def test_a_long_launch_keeps_the_readings_of_every_other_second_of_all_its_time() -> None:
+    log, beats = LaunchData(), [beat / 50 for beat in range(-100, 650)]
+    launch = gpu_launch(meter=lambda _, s: Gpu(sm_mhz=max(0.0, s), joules=100 * s + 1000), beats=beats)
     for message in launch:
         log.add(message)
-        assert sum(map(len, log.gpu_readings.kept.values())) <= 8
+        assert all(len(readings.points) <= MOST_ITEMS for readings in log.gpu_readings.values())
     rank = first_rank(launch)
     assert rank.joules_a_step == pytest.approx(100)
     assert rank.sm_mhz == pytest.approx(5, abs=2)

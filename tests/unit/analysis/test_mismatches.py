@@ -6,6 +6,7 @@ import pytest
 from ddptui.analysis.operations import SLACK_NS, mismatch
 from ddptui.analysis.waits import align_steps
 from ddptui.wire.messages import Collective, Step
+from ddptui.wire.records import shift_times
 from tests.support.traces import trace, works_of
 from tests.unit.analysis.test_waits import made, operation
 
@@ -25,6 +26,7 @@ from tests.unit.analysis.test_waits import made, operation
             "as operation 1, rank 0 made broadcast (8 bytes, root 0), rank 1 broadcast (8 bytes, root 1)",
         ),
         ([], [operation()], "as operation 1, rank 0 made none, rank 1 all_reduce (8 bytes)"),
+        ([operation(seq=1)], [operation(seq=2)], "ranks number their operations in different ways"),
         ([operation("send", root=1)], [], "from rank 0 to rank 1, 1 more sent than received"),
         ([], [operation("recv", root=0)] * 2, "from rank 0 to rank 1, 2 more received than sent"),
     ],
@@ -32,7 +34,10 @@ from tests.unit.analysis.test_waits import made, operation
 def test_a_step_in_which_ranks_differ_is_told_by_its_first_difference_and_left_out(
     one: list[Collective], other: list[Collective], words: str
 ) -> None:
-    told = {rank: [made(rank, *own), made(rank, operation(), number=1)] for rank, own in enumerate((one, other))}
+    told = {
+        rank: [made(rank, *own), shift_times(made(rank, operation(), number=1), 1000)]
+        for rank, own in enumerate((one, other))
+    }
     joints = align_steps(told)
     assert [*joints.mismatches] == [0]
     assert joints.mismatches[0].startswith(words)

@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from statistics import median
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddptui.analysis.figures import equal_work, measured_work, replayed_ns, what_if
+from ddptui.analysis.late import Window, replayed_ns, what_if
 from ddptui.analysis.waits import AlignedStep, align_steps
 from ddptui.findings.verdict import analyze_waits
 from ddptui.wire.messages import Pause
@@ -53,6 +54,10 @@ def measured(told: Told) -> int:
     return max(own[-1].end_ns for own in told.values()) - min(own[0].begin_ns for own in told.values())
 
 
+def replayed(steps: Sequence[AlignedStep]) -> float:
+    return replayed_ns(steps, Window(steps).work)
+
+
 def with_no_gap_before_the_first(works: Works) -> Works:
     return [{rank: [*work[:5], 0] for rank, work in works[0].items()}, *works[1:]]
 
@@ -60,7 +65,7 @@ def with_no_gap_before_the_first(works: Works) -> Works:
 @given(works(), st.sampled_from(SHAPES), st.integers(1, 40))
 def test_with_the_work_as_it_was_the_measured_time_comes_out_again(works: Works, shape: Shape, transfer: int) -> None:
     told = trace(works, shape, transfer)
-    assert replayed_ns(align_steps(told).steps, measured_work) == pytest.approx(measured(told), abs=1e-3)
+    assert replayed(align_steps(told).steps) == pytest.approx(measured(told), abs=1e-3)
 
 
 @given(works(), st.sampled_from(BLOCKING), st.integers(1, 40), st.data())
@@ -73,9 +78,9 @@ def test_with_other_work_it_takes_what_that_work_really_takes(
     for step in quicker:
         step[culprit] = [data.draw(PART) if part else 0 for part in step[culprit]]
     steps = align_steps(trace(works, shape, transfer)).steps
-    found = replayed_ns(steps, lambda step, rank: quicker[step.number][rank])
+    found = replayed_ns(steps, np.array([[step[rank] for rank in sorted(step)] for step in quicker], dtype=float))
     assert found == pytest.approx(measured(trace(quicker, shape, transfer)), abs=A_FEW_NS)
-    assert replayed_ns([]) == 0.0
+    assert replayed([]) == 0.0
 
 
 @given(works(), st.sampled_from(BLOCKING))
@@ -85,7 +90,9 @@ def test_without_skew_it_takes_what_ranks_that_are_all_alike_take(works: Works, 
     for step in works:
         usual = [sum(parts) / len(step) for parts in zip(*step.values(), strict=True)]
         alike.append({rank: [round(part) for part in usual] for rank in step})
-    found = replayed_ns(align_steps(trace(works, shape, 12)).steps, equal_work(measured_work))
+    steps = align_steps(trace(works, shape, 12)).steps
+    work = Window(steps).work
+    found = replayed_ns(steps, np.broadcast_to(work.mean(axis=1, keepdims=True), work.shape))
     really = measured(trace(alike, shape, 12))
     assert found == pytest.approx(really, abs=A_FEW_NS * len(works))
 
@@ -129,12 +136,9 @@ def test_messages_between_neighbours_are_replayed_too() -> None:
 
     told = simulate([program(0), program(300), program(0)])
     steps = align_steps(told).steps
-    assert replayed_ns(steps) == measured(told)
-
-    def in_time(step: AlignedStep, rank: int) -> Sequence[float]:
-        usual = [10, 20, 30][rank]
-        return [usual, *measured_work(step, rank)[1:]]
-
+    assert replayed(steps) == measured(told)
+    in_time = Window(steps).work.copy()
+    in_time[:, :, 0] = [10, 20, 30]
     assert replayed_ns(steps, in_time) == measured(simulate([program(0)] * 3)) < measured(told) - 250
 
 
@@ -149,7 +153,7 @@ def test_what_was_entered_at_the_very_moment_at_which_another_is_waited_for_was_
     }
     told = simulate([programs])
     assert measured(told) == 10 + 50
-    assert replayed_ns(align_steps(told).steps) == measured(told)
+    assert replayed(align_steps(told).steps) == measured(told)
 
 
 def test_where_a_rank_stood_still_in_an_operation_the_measured_time_comes_out_again() -> None:
@@ -160,7 +164,7 @@ def test_where_a_rank_stood_still_in_an_operation_the_measured_time_comes_out_ag
     }
     told = simulate([program, program], start_ns=1000)
     stop = Pause(rank=1, begin_ns=1000 + 50, end_ns=1000 + 550)
-    assert replayed_ns(align_steps(told, [stop]).steps) == pytest.approx(measured(told))
+    assert replayed(align_steps(told, [stop]).steps) == pytest.approx(measured(told))
 
 
 def test_the_culprit_is_replaced_by_the_median_of_the_others_step_by_step() -> None:

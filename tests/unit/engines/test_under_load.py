@@ -179,4 +179,4 @@ def test_hashes_that_all_ranks_have_told_are_not_kept() -> None:
     for message in (hello(0), hello(1), fingerprint(0, 1), fingerprint(1, 1), fingerprint(0, 2)):
         heard.add(message)
     assert list(heard.fingerprints) == [2]
-    assert [check.step for check in heard.all_checks()] == [1]
+    assert [check.step for check in heard.checks] == [1]

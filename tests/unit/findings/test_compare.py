@@ -5,13 +5,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from ddptui.analysis.correctness import averaging, in_sync, reshuffled, sync_checks
+from ddptui.analysis.correctness import averaging, in_sync, reshuffled, sync_check
 from ddptui.analysis.figures import weighted_loss
 from ddptui.analysis.policy import Caution
 from ddptui.analysis.results import Averaging, Check, InSync, Loss, PhasesMs, RepeatResult, StepMs
 from ddptui.findings.compare import compare
 from ddptui.findings.repeat import outcome_of_messages
-from ddptui.wire.messages import Audit, Done, Fingerprint
+from ddptui.wire.messages import Audit, Done
 from ddptui.wire.records import Message, Notice
 from tests.support.builders import (
     audit,
@@ -167,33 +167,19 @@ def test_what_differs_is_named_parameters_and_buffers_apart(
     assert in_sync(told) == InSync(parameters=parameters, buffers=buffers, differing=differing)
 
 
-def by_rank(*prints: Fingerprint) -> dict[int, Fingerprint]:
-    return {told.rank: told for told in prints}
-
-
 def test_a_check_says_after_which_step_and_what_differs_parameters_and_buffers_apart() -> None:
-    prints = {
-        4: by_rank(fingerprint(0), fingerprint(1)),
-        9: by_rank(fingerprint(0), fingerprint(1, parameters={"weight": "abc", "bias": "other"})),
-        14: by_rank(fingerprint(0), fingerprint(1, buffers={"running_mean": "other"})),
-        19: by_rank(fingerprint(0, parameters={"weight": "x"}, buffers={}), fingerprint(1)),
+    others = {
+        4: fingerprint(1, 4),
+        9: fingerprint(1, 9, parameters={"weight": "abc", "bias": "other"}),
+        14: fingerprint(1, 14, buffers={"running_mean": "other"}),
+        19: fingerprint(1, 19, parameters={"weight": "x"}, buffers={}),
     }
-    assert sync_checks(prints, 2) == [
+    assert [sync_check([fingerprint(0, step), other]) for step, other in others.items()] == [
         Check(step=4, parameters=True, buffers=True, differing=[]),
         Check(step=9, parameters=False, buffers=True, differing=["bias"]),
         Check(step=14, parameters=True, buffers=False, differing=["running_mean"]),
         Check(step=19, parameters=False, buffers=False, differing=["weight", "bias", "running_mean"]),
     ]
-
-
-def test_a_check_counts_if_every_rank_has_told_and_checks_come_in_the_order_of_steps() -> None:
-    told = {
-        20: by_rank(fingerprint(0), fingerprint(1), fingerprint(2)),
-        10: by_rank(fingerprint(2), fingerprint(0), fingerprint(0)),
-        0: by_rank(fingerprint(1), fingerprint(2), fingerprint(0)),
-    }
-    assert [check.step for check in sync_checks(told, 3)] == [0, 20]
-    assert sync_checks({}, 3) == []
 
 
 def test_the_checks_of_a_repeat_are_of_what_its_ranks_told_in_any_order() -> None:

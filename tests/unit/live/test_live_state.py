@@ -55,7 +55,6 @@ def test_a_rank_starts_runs_and_is_done_or_fails() -> None:
     assert (rank.state, rank.steps) == ("running", 4)
     fold(live, [step(0, 0, samples=5, loss=2.0)])
     assert (rank.state, rank.step, rank.samples, rank.loss) == ("running", 1, 5, 2.0)
-    assert rank.phases_ns == (1_000_000, 2_000_000, 3_000_000, 4_000_000, 5_000_000)
     fold(live, [done(0, dropped=3), failed(1, "ValueError: no")])
     assert (rank.state, rank.dropped, rank.error) == ("done", 3, None)
     assert (other.state, other.error) == ("failed", "ValueError: no")
@@ -141,7 +140,7 @@ def test_few_steps_are_kept_where_they_have_many_collectives(collectives: int, k
 
 def test_where_a_rank_is_is_known() -> None:
     there = Position(step=3, calls=1)
-    assert live_of(msgspec.structs.replace(heartbeat(0), position=there)).ranks[0].position == there
+    assert live_of(msgspec.structs.replace(heartbeat(0), position=there)).ranks[0].progress.position == there
 
 
 # Ranks, in words

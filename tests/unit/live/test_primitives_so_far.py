@@ -5,17 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from ddptui.analysis.primitive_results import key_of
 from ddptui.analysis.results import TrialResult
-from ddptui.config.values import make_trial
 from ddptui.live.fold import fold
-from ddptui.live.state import Live, PrimitivesProgress, current_primitive, plan
+from ddptui.live.state import Live, PrimitivesProgress
 from ddptui.report.primitive_tables import view_title
 from ddptui.store.overview import outcomes_of, results_of
 from ddptui.store.runs import Run
-from ddptui.text.words import size
-from ddptui.wire.messages import Hello, Ready, Shown
-from ddptui.wire.records import Ended, Launched, Message
+from ddptui.wire.messages import Hello, Shown, Timed
+from ddptui.wire.records import Launched, Message
 
 RUN = Run(Path(__file__).parents[2] / "tui" / "recorded_primitives" / "run")
 PRESET = RUN.preset()
@@ -71,48 +68,15 @@ def test_a_primitive_is_there_once_all_ranks_have_told_of_it() -> None:
     assert found.trial == "ranks-4"
 
 
-@pytest.mark.parametrize("name", TRIALS)
-def test_the_plan_is_what_the_ranks_do(name: str) -> None:
-    [launch] = result(name).primitives
-    done = [view_title(view) for view in launch.views]
-    done += [f"{key_of(cell)}, {size(cell.bytes)}" if cell.bytes else str(key_of(cell)) for cell in launch.cells]
-    assert plan(TRIALS[name]) == done
-
-
-def test_what_is_under_way_is_the_first_place_that_not_all_have_told_of() -> None:
-    live, trial = Live(), TRIALS["ranks-2"]
-    said = [""]
+def test_the_primitive_that_was_called_last_is_named_with_its_size() -> None:
+    live, said = Live(), list[str]()
     for message in messages():
         fold(live, [message])
-        if live.trial == trial.name and (words := current_primitive(live, trial)) != said[-1]:
-            said.append(words)
-    assert said == ["", *plan(trial), ""]
-    assert current_primitive(live, None) == ""
-
-
-def test_nothing_is_under_way_before_the_ranks_are_ready_nor_after_an_end() -> None:
-    live, trial = Live(), TRIALS["see"]
-    told = messages()
-    ready = next(place for place, message in enumerate(told) if isinstance(message, Ready))
-    fold(live, told[:ready])
-    assert current_primitive(live, trial) == ""
-    fold(live, told[ready : ready + 8])
-    assert current_primitive(live, trial) != ""
-    fold(live, [Ended(at_ns=0, status="interrupted")])
-    assert current_primitive(live, trial) == ""
-
-
-def test_what_is_not_asked_for_is_not_in_the_plan() -> None:
-    trial = make_trial({"primitives": "see", "operations": ["reduce", "barrier"], "reduce_ops": ["max"]})
-    assert plan(trial) == ["reduce MAX", "barrier"]
-    measured = {"primitives": "measure", "operations": ["reduce"], "min_bytes": 8, "max_bytes": 64}
-    assert plan(make_trial(measured)) == ["reduce, 8 B", "reduce, 32 B"]
-    by_two = make_trial(measured | {"reduce_ops": ["max", "min"]})
-    assert plan(by_two) == ["reduce, 8 B", "reduce, 32 B", "reduce, 8 B", "reduce, 32 B"]
-    all_of = {"primitives": "measure", "max_bytes": 1024}
-    alone, pipelined = (plan(make_trial(all_of | more)) for more in ({}, {"cadence": "pipelined"}))
-    assert [call for call in alone if call not in pipelined] == ["send/recv, 1 KB", "local_sum, 1 KB"]  # not in flight
-    assert {*pipelined} < {*alone}
+        if isinstance(message, Shown | Timed) and live.called not in said:
+            said.append(live.called)
+    assert said[:3] == ["send_recv", "isend_irecv", "broadcast"]
+    assert "all_reduce MAX" in said
+    assert "all_reduce, 4 KB" in said
 
 
 def test_what_ranks_of_another_launch_have_told_does_not_count() -> None:

@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
+from ddptui.analysis.thinning import MOST_ITEMS
 from ddptui.live.curves import FEW_STEPS, LEAST_BUCKET, MOST_BUCKETS, MOST_STEPS, LaunchCurves, StepLengths, of_repeats
-from ddptui.live.state import MOST_POINTS, Curve, mean_of
+from ddptui.live.state import Curve, mean_of
 from tests.support.builders import step
 
 # A figure
@@ -24,17 +25,17 @@ def counting(steps: int) -> Curve:
 
 def test_a_short_training_has_a_point_a_step_also_where_its_figure_is_not_finite() -> None:
     assert curve_of(3.0, None, 1.5).points == [(0, 3.0), (1, None), (2, 1.5)]
-    assert len(counting(MOST_POINTS).points) == MOST_POINTS
+    assert len(counting(MOST_ITEMS).points) == MOST_ITEMS
     assert Curve().points == []
 
 
-@pytest.mark.parametrize("steps", [MOST_POINTS + 1, 2 * MOST_POINTS, 5_000, 100_003])
+@pytest.mark.parametrize("steps", [MOST_ITEMS + 1, 2 * MOST_ITEMS, 5_000, 100_003])
 def test_a_long_one_has_points_all_along_equally_far_apart_and_few(steps: int) -> None:
     curve = Curve()
     for number in range(steps):
         curve.add(number, float(number))
-        assert len(curve.points) <= MOST_POINTS
-    assert len(curve.points) >= MOST_POINTS / 2
+        assert len(curve.points) <= MOST_ITEMS
+    assert len(curve.points) >= MOST_ITEMS / 2
     assert curve.points == [(number, float(number)) for number in range(0, steps, curve.stride)]
 
 
@@ -55,9 +56,9 @@ def test_the_mean_is_taken_step_by_step(curves: list[Curve], mean: list[tuple[in
 
 
 def test_curves_that_were_thinned_differently_meet_where_both_have_points() -> None:
-    ahead, behind = counting(MOST_POINTS + 1), counting(MOST_POINTS)
+    ahead, behind = counting(MOST_ITEMS + 1), counting(MOST_ITEMS)
     assert (ahead.stride, behind.stride) == (2, 1)
-    assert mean_of([ahead, behind]) == [(number, float(number)) for number in range(0, MOST_POINTS, 2)]
+    assert mean_of([ahead, behind]) == [(number, float(number)) for number in range(0, MOST_ITEMS, 2)]
 
 
 # One launch
@@ -90,7 +91,7 @@ def test_the_loss_is_the_mean_over_ranks_with_warm_up_steps_and_seconds_count_fr
     for number in (1, 0):
         disordered.add(step(0, number, begin_ms=number * 1000, end_ms=number * 1000 + 1000))
     assert disordered.seconds == [(0, 1.0), (1, 2.0)]
-    assert len(launch(*map(float, range(3 * MOST_POINTS))).loss) <= MOST_POINTS
+    assert len(launch(*map(float, range(3 * MOST_ITEMS))).loss) <= MOST_ITEMS
 
 
 def test_lengths_are_of_the_measured_steps_of_all_ranks() -> None:

@@ -173,21 +173,15 @@ def test_transfers_of_one_size_are_told_apart_by_other_trials_on_as_many_ranks(t
     assert asked(tmp_path / "beside").network.alpha_us == pytest.approx(ALPHA_NS / 1e3, rel=0.01)
 
 
+REST = "the others are not over, did not end well, or were changed by hand"
+
+
 def test_what_a_projection_rests_on_comes_before_its_figures(tmp_path: Path) -> None:
-    """An interrupted run with a disturbed launch; the same while it is under way; all repeats of the trial are there,
-    but not those of others."""
     journals = [beside(launch("two", 2, seed=1, steps=FEW)), launch("two", 2, seed=2, repeat=2, steps=FEW)]
-    run = made(tmp_path, *journals, trials=[{"name": "two"}], repeats=3)
+    made(tmp_path, *journals, trials=[{"name": "two"}], repeats=3)
     interrupted, disturbed, *_ = asked(tmp_path).said
-    rests = "only what it had measured counts, 2 of 3 repeats of two"
-    assert interrupted == f"run {run.name} was interrupted: {rests}"
+    assert interrupted == f"the projection rests on 2 of 3 repeats of two: {REST}"
     assert disturbed == "do not rely on these figures: other programs disturbed 1 of 2 repeats"
-    with run.held():
-        said = projection(tmp_path, "last", ProjectOptions(ranks=RANKS)).said
-    assert said[0] == f"run {run.name} is under way: {rests}"
-    run = made(tmp_path / "other", launch("two", 2, seed=1, steps=FEW))
-    said = asked(tmp_path / "other").said
-    assert said[0] == f"run {run.name} was interrupted: only what it had measured counts, 1 of 1 repeat of two"
 
 
 def test_a_measured_trial_that_was_disturbed_is_marked(tmp_path: Path) -> None:
@@ -213,9 +207,7 @@ def test_each_format_is_printed(
 
 def test_launches_that_failed_or_were_changed_by_hand_are_missed(tmp_path: Path) -> None:
     made(tmp_path, launch("two", 2, seed=1, steps=FEW), failure("two", 2), trials=[{"name": "two"}], repeats=2)
-    assert asked(tmp_path).said[0] == (
-        "the projection rests on 1 of 2 repeats of two: the others did not end well, or were changed by hand"
-    )
+    assert asked(tmp_path).said[0] == f"the projection rests on 1 of 2 repeats of two: {REST}"
     *begun, last = launch("two", 2, seed=1, steps=FEW)
     made(tmp_path / "changed", [*begun, Injection(at_ns=0, bottleneck=()), last], launch("four", 4, seed=2, steps=FEW))
     assert asked(tmp_path / "changed").trial == "four"

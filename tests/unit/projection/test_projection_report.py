@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from ddptui.page.pages import projection_page
 from ddptui.projection import NetworkUsed, Point, Projection
 from ddptui.projection.model import Costs, MeasuredTrial, Work
-from ddptui.projection.report import as_json, findings, in_full, markdown, notes, side_by_side, text
+from ddptui.projection.report import FORMATS, findings, in_full, markdown, notes, side_by_side, text
 
 RANKS = (2, 4, 8, 16)
 NETWORK = Costs(alpha=2e-6, beta=1e-10, source="two's transfers", ranks=2, worst=0.12, remedy="measure it", cores=2)
@@ -104,7 +104,7 @@ def test_markdown_and_json_have_all_points_and_the_page_a_curve_and_a_table_a_st
     assert markdown(found).startswith("## two of run, measured on 2 ranks")
     assert markdown(found).count("\n| ") == 1 + 8 + 1
     assert "\n- network: two's transfers" in markdown(found)
-    printed = json.loads(as_json(found))
+    printed = json.loads(FORMATS["json"](found))
     assert printed["points"][2] == {
         "strategy": "flat", "ranks": 8, "step_ms": 19.0, "work_ms": 10.0, "wait_ms": 8.0, "transfer_ms": 1.0,
         "exposed_ms": 1.0, "efficiency": 10 / 19, "measured_ms": 20.0, "error": -0.050000000000000044,
