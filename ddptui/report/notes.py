@@ -146,7 +146,7 @@ def _of_trials(kind: NoteKind, names: Sequence[str], words: str) -> Note:
 
 def _of_columns(rows: Sequence[Row], results: Results, preset: Preset) -> Iterator[Note]:
     """Notes that explain headers and marks in cells."""
-    if len(preset.trials) > 1:
+    if len(preset.trials) > 1 and preset.kind != "primitives":
         yield from _of_ratios(results)
     if any(len(valid_repeats(row.result.repeats)) > 1 for row in rows):
         yield Note("reading", f"{OFF_BY}: the largest deviation of any repeat from the median")
@@ -213,7 +213,7 @@ def _of_trial(row: Row, results: Results, tried: set[str]) -> list[str]:
         lights(row.last) if row.last and row.result.kind == "command" else "",
         _in_one_line(row.result, results, tried),
         *_facts(row),
-        *missing_repeats(row.result, results),
+        *_missing_repeats(row.result, results),
     ]
     return [line for line in lines if line]
 
@@ -307,7 +307,7 @@ def _changed(change: Change) -> str:
     return f"{words} (not attributed: too few steps, or too uncertain)"
 
 
-def missing_repeats(trial: TrialResult, results: Results) -> list[str]:
+def _missing_repeats(trial: TrialResult, results: Results) -> list[str]:
     """The number of repeats of a trial that did not fail but lacks some, in words; empty if none is missing."""
     done, wanted = finished(trial), results.repeats or 0
     if trial.status != "ok" or not 0 < done < wanted:
