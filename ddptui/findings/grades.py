@@ -87,14 +87,14 @@ def _bytes(result: TrialResult, trial: Trial) -> Iterator[Finding]:
 
 def effect_of(effect: Effect) -> Finding:
     """The finding of a comparison: how many times as long the trial took, and the main part of the difference."""
-    ratio, is_told = effect.ratio, effect.outcome in ("slower", "faster")
+    ratio, is_decided = effect.ratio, effect.outcome in ("slower", "faster")
     numbers = {"ratio_times": ratio.median, "low_times": ratio.low, "high_times": ratio.high}
     numbers["repeats"] = float(effect.repeats)
     if effect.repeats > 1 and not effect.rough:
         numbers["off_times"] = off(ratio)
     kind = Kind.ROUGHLY if effect.rough else Kind.UNCLEAR if effect.outcome == "unclear" else Kind.ALIKE
     rank, phase = None, None
-    if is_told:
+    if is_decided:
         kind = Kind.SLOWER if effect.outcome == "slower" else Kind.FASTER
         whole, culprit = effect.difference.total, effect.trial.summary and effect.trial.summary.culprit
         for name, part in effect.difference._asdict().items():

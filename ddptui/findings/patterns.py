@@ -68,9 +68,9 @@ def every_so_many(numbers: Sequence[int]) -> int | None:
     gaps = [after - before for before, after in pairwise(numbers)]
     if len(gaps) < FEWEST_BURSTS - 1:
         return None
-    usual, _ = Counter(gaps).most_common(1)[0]
-    is_regular = sum(gap % usual == 0 for gap in gaps) >= REGULAR * len(gaps) and gaps.count(usual) >= len(gaps) / 2
-    return usual if usual > 1 and is_regular else None
+    period, _ = Counter(gaps).most_common(1)[0]
+    is_regular = sum(gap % period == 0 for gap in gaps) >= REGULAR * len(gaps) and gaps.count(period) >= len(gaps) / 2
+    return period if period > 1 and is_regular else None
 
 
 def pauses(window: Window) -> Iterator[Finding]:

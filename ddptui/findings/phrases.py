@@ -139,8 +139,8 @@ class Values(dict[str, object]):
         for at, line in enumerate(self._finding.lines):
             by = line.by if at == 0 and self._finding.kind is not Kind.INJECTED else ""
             time, is_function = seconds(line.ms * MS / S), ", " in line.place
-            told = {"time": time, "place": line.place, "by": by, "is_first": at == 0, "is_function": is_function}
-            lines.append(self._phrase("on_line", **told))
+            values = {"time": time, "place": line.place, "by": by, "is_first": at == 0, "is_function": is_function}
+            lines.append(self._phrase("on_line", **values))
         left, late = (self._finding.numbers.get(name, 0.0) for name in ("unexplained_ms", "late_ms"))
         if lines and left > UNEXPLAINED * late:
             lines.append(self._phrase("on_no_line", time=seconds(left * MS / S)))

@@ -40,18 +40,18 @@ def remedy(finding: Finding) -> str:
 def in_sentences(findings: Iterable[Finding]) -> list[str]:
     """Findings as sentences, those about trials with their reason, a failure with its remedy. Neighbors of one kind
     share a sentence."""
-    told = []
+    sentences = []
     for kind, group in groupby(findings, key=lambda finding: finding.kind):
         alike = [*group]
         if kind is Kind.FAILED and alike[0].place:
-            told += [sentence(part) for part in (alike[0].place, alike[0].action) if part]
+            sentences += [sentence(part) for part in (alike[0].place, alike[0].action) if part]
             continue
         clauses = [in_a_row([short(each), evidence(each) if kind in REASONS else ""], ";") for each in alike]
         words = in_a_row(clauses, ";")
         # The first word may be the name of a trial, which stays as it is.
         is_word = words.split(" ", 1)[0] in CAPITALS and _language(alike[0]) is ENGLISH
-        told.append(sentence(words) if is_word else ended(words, "."))
-    return told
+        sentences.append(sentence(words) if is_word else ended(words, "."))
+    return sentences
 
 
 def _language(finding: Finding) -> Language:

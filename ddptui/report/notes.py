@@ -36,7 +36,6 @@ from ddptui.report.rows import (
     grouped,
     is_marked,
     is_stand_in,
-    loss_of,
     median_figure,
     rows_of,
     step_ms,
@@ -48,7 +47,6 @@ from ddptui.text.words import MS, S, count, in_a_row, seconds
 # How to read the table; what came of a trial; why figures may deceive; what others have measured; what else differs
 # between two runs.
 NoteKind = Literal["reading", "finding", "caution", "published", "difference"]
-OF_LOSS = "loss: the mean over the last tenth of the steps"
 STATES = {  # of checks, in the order in which they are shown
     "wrong": "failed",
     "doubtful": "doubtful",
@@ -177,8 +175,6 @@ def _of_columns(rows: Sequence[Row], results: Results, preset: Preset) -> Iterat
         yield Note("reading", f"{IN_BACKWARD} torch DDP aggregates during backward: the time of backward includes it")
     if IN_SOME_STEPS in aggregations:
         yield Note("reading", f"{IN_SOME_STEPS} averages only in some steps: the median step has no aggregation")
-    if any(loss_of(row.result) is not None for row in rows):
-        yield Note("reading", OF_LOSS)
     repeats = [repeat for row in rows for repeat in row.result.repeats]
     if any(repeat.wait_error_ms is not None and repeat.wait_ms is not None for repeat in repeats):
         yield Note("reading", f"wait ms {OFF_BY}: the error of the ranks' clocks; transfer ms has the same error")
@@ -221,8 +217,8 @@ def _of_trial(row: Row, results: Results, tried: set[str]) -> list[str]:
 def lights(repeat: RepeatResult) -> str:
     """The checks of a watched training, by their state; empty if there are none."""
     by_state = {word: [light.name for light in repeat.checks if light.state == state] for state, word in STATES.items()}
-    told = "; ".join(f"{word}: {', '.join(names)}" for word, names in by_state.items() if names)
-    return told and f"checks {told}"
+    states = "; ".join(f"{word}: {', '.join(names)}" for word, names in by_state.items() if names)
+    return states and f"checks {states}"
 
 
 def _in_one_line(result: TrialResult, results: Results, tried: set[str]) -> str:
@@ -236,8 +232,8 @@ def _in_one_line(result: TrialResult, results: Results, tried: set[str]) -> str:
     tried.add(advised.action or "")
     parts: list[str] = []
     for finding in result.findings:
-        told = "" if finding in results.findings else short(finding)
-        parts += [told, evidence(finding) * (finding is first), action * (finding is advised)]
+        found = "" if finding in results.findings else short(finding)
+        parts += [found, evidence(finding) * (finding is first), action * (finding is advised)]
     return in_a_row(parts, ".")
 
 

@@ -14,7 +14,7 @@ from ddptui.report.blocks import Block, Drawing, Heading, Notes, Quote, as_markd
 from ddptui.report.columns import AT_LEAST, IN_BACKWARD, IN_SOME_STEPS, columns_of
 from ddptui.report.exports import json_text, values_of
 from ddptui.report.matrix import matrices, side_by_side
-from ddptui.report.notes import OF_LOSS, note_lines
+from ddptui.report.notes import note_lines
 from ddptui.report.ranks import UNREAD, Source, known, place_tables, rank_tables
 from ddptui.report.rows import Row, is_stand_in, rows_of
 from ddptui.text import tables
@@ -38,13 +38,13 @@ def asked(preset: Preset, results: Results, answers: Sequence[str]) -> list[Aske
     if not answers:
         return []
     rows = rows_of(results, preset) if preset.kind != "primitives" else []
-    told = []
+    found = []
     for question, answer in zip(preset.questions, answers, strict=True):
         about = [row for row in rows if not question.trials or row.result.name in question.trials]
         shown = ("trial", *question.columns) if question.columns else ()
         evidence = [column for column in columns_of(about) if column.key in shown] if about else []
-        told.append(Asked(question.localized_text, evidence, answer))
-    return told
+        found.append(Asked(question.localized_text, evidence, answer))
+    return found
 
 
 def lesson_blocks(questions: Sequence[Asked], before: str = "", level: int = 3) -> Iterator[Block]:
@@ -58,7 +58,6 @@ def lesson_blocks(questions: Sequence[Asked], before: str = "", level: int = 3) 
         yield Quote(answer.strip() or UNANSWERED)
 
 
-LOSS = " loss"  # found in the table's header if the loss is shown
 STYLES = {"failed": RED, "skipped": DIM}  # the style of a trial's row, by its status
 
 
@@ -108,13 +107,9 @@ def _blocks(
 
 
 def applying(notes: Iterable[str], shown: Sequence[str]) -> list[str]:
-    """The notes without those about columns that are not in the table. shown: the lines of the table."""
-    return [note for note in notes if any(_sign(note) in line for line in shown)]
-
-
-def _sign(note: str) -> str:
-    """The text that must be in the table for the note to be shown; empty if the note is always shown."""
-    return LOSS if note == OF_LOSS else note[:1] if note[:1] in (IN_BACKWARD, IN_SOME_STEPS) else ""
+    """The notes without those about marks that are not in the table. shown: the lines of the table."""
+    marks = (IN_BACKWARD, IN_SOME_STEPS)
+    return [note for note in notes if note[:1] not in marks or any(note[:1] in line for line in shown)]
 
 
 def as_json(results: Results, preset: Preset, *_: object) -> str:
