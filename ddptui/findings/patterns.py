@@ -25,7 +25,6 @@ from ddptui.analysis.policy import (
     FEWEST_BURSTS,
     FEWEST_IN_BLOCK,
     FEWEST_QUEUED,
-    FEWEST_STEPS,
     FOLLOWS,
     GROWS,
     LONE_PAUSE_NS,
@@ -75,8 +74,6 @@ def every_so_many(numbers: Sequence[int]) -> int | None:
 
 def pauses(window: Window) -> Iterator[Finding]:
     """Finds pauses: of all ranks at once, of several ranks by turns, or of one rank, regularly or in a few steps."""
-    if len(window.steps) < FEWEST_STEPS:
-        return
     by_part: dict[int, list[LongWork]] = {}
     for pause in _pauses(window):
         by_part.setdefault(pause.part, []).append(pause)
@@ -201,7 +198,7 @@ def _typical(lengths: Sequence[float]) -> float:
 def uneven_work(window: Window) -> Iterator[Finding]:
     """Finds uneven batches: forward and backward of each rank are long in the same steps, and each rank is last by
     turns. This tells differing batches from a noisy machine."""
-    if len(window.steps) < FEWEST_STEPS or not window.waits_are_known:
+    if not window.waits_are_known:
         return
     steps, ranks = len(window.steps), len(window.ranks)
     if not all(_differs_by_batch(window.work[:, at]) for at in range(ranks)):

@@ -14,8 +14,6 @@ from ddptui.findings import words_zh
 from ddptui.findings.phrases import Language, Values, filled
 from ddptui.text.words import ended, in_a_row, is_chinese, listed, localized, sentence
 
-CAPITALS = {"the", "no", "nothing", "calls", "cannot", "with", "on", "under", "what", "a", "do", "of", "averages"}
-CAPITALS |= {"others", "rank", "in", "for", "trial", "trials"}
 REASONS = (Kind.SLOWER, Kind.FASTER, Kind.FASTEST, Kind.SLOWEST)
 
 
@@ -48,8 +46,8 @@ def in_sentences(findings: Iterable[Finding]) -> list[str]:
             continue
         clauses = [in_a_row([short(each), evidence(each) if kind in REASONS else ""], ";") for each in alike]
         words = in_a_row(clauses, ";")
-        # The first word may be the name of a trial, which stays as it is.
-        is_word = words.split(" ", 1)[0] in CAPITALS and _language(alike[0]) is ENGLISH
+        names = [f"{name}{mark}" for name in (*alike[0].trials[:1], alike[0].place) for mark in " ,"]
+        is_word = _language(alike[0]) is ENGLISH and not words.startswith(tuple(names))  # names stay as they are
         sentences.append(sentence(words) if is_word else ended(words, "."))
     return sentences
 
