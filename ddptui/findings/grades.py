@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from statistics import fmean, median
+from statistics import fmean
 
 import msgspec
 
@@ -14,6 +14,7 @@ from ddptui.analysis.repeats import valid_repeats
 from ddptui.analysis.results import RepeatResult, Results, TrialResult
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial, in_short, is_own
+from ddptui.findings.trial import median_over
 from ddptui.text.words import count
 
 
@@ -131,10 +132,9 @@ def losses(trials: Sequence[TrialResult]) -> Iterator[Finding]:
 def _loss(trial: TrialResult) -> float | None:
     """A trial's median last loss; None without instruments, or if the trial diverged or failed (findings of their
     own)."""
-    found = [
-        repeat.loss.last for repeat in valid_repeats(trial.repeats) if repeat.step_ms and repeat.loss.last is not None
-    ]
-    return median(found) if found and not (diverged(trial) or trial.is_cut_short) else None
+    if diverged(trial) or trial.is_cut_short:
+        return None
+    return median_over(valid_repeats(trial.repeats), lambda repeat: repeat.loss.last if repeat.step_ms else None)
 
 
 def lossy_averages(results: Results) -> Iterator[Finding]:

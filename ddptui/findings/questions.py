@@ -6,6 +6,7 @@ another kind of question, add a rule and an entry in QUESTIONS.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
+from operator import attrgetter
 from statistics import fmean, median
 from typing import NamedTuple
 
@@ -33,6 +34,7 @@ from ddptui.findings.grades import (
     lossy_averages,
     too_noisy,
 )
+from ddptui.findings.trial import median_over
 from ddptui.text.words import MS, S
 
 RUN_A = "run A"
@@ -290,9 +292,6 @@ def _chain(trial: TrialResult, culprit: int) -> Iterator[Finding]:
             return
 
 
-# Checks and faults
-
-
 # Batches, overlap, starts, ranks
 
 
@@ -324,8 +323,7 @@ def overlap(results: Results, preset: Preset) -> Iterator[Finding]:
 
 def _overlap(trial: TrialResult) -> float | None:
     repeats = [repeat for repeat in valid_repeats(trial.repeats) if len(repeat.ranks) > 1]
-    shares = [repeat.overlap for repeat in repeats if repeat.overlap is not None]
-    return median(shares) if shares else None
+    return median_over(repeats, attrgetter("overlap"))
 
 
 def launching(results: Results, preset: Preset) -> Iterator[Finding]:

@@ -1,7 +1,6 @@
 """Rows of the table that compares trials, and cells that several tables and sentences share."""
 
 from collections.abc import Callable, Iterable, Sequence
-from statistics import median
 from typing import NamedTuple, TypeVar
 
 from ddptui.analysis.breakdown import Breakdown, difference
@@ -11,6 +10,7 @@ from ddptui.analysis.repeats import Pair, is_rough, valid_repeats, why_rough
 from ddptui.analysis.results import RepeatResult, Results, TrialResult
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
+from ddptui.findings.trial import median_over
 from ddptui.text.words import NOTHING, digits
 
 Figure = Callable[[RepeatResult], float | None]
@@ -108,8 +108,7 @@ def median_of(result: TrialResult, figure: Figure, form: str = "") -> str:
 
 def median_figure(result: TrialResult, figure: Figure) -> float | None:
     """The median of a figure over the valid repeats; None if no repeat has it."""
-    values = [value for repeat in valid_repeats(result.repeats) if (value := figure(repeat)) is not None]
-    return median(values) if values else None
+    return median_over(valid_repeats(result.repeats), figure)
 
 
 def step_ms(repeat: RepeatResult) -> float | None:
