@@ -149,10 +149,8 @@ def lossy_averages(results: Results) -> Iterator[Finding]:
 
 def are_in_doubt(results: Results, preset: Preset) -> bool:
     """Whether any trial makes a deliberate mistake, or fails a check other than that of the buffers."""
-    last = [trial.repeats[-1] for trial in results.trials if trial.repeats]
-    return any(trial.mistake for trial in preset.trials) or any(
-        light.state == "wrong" and light.name != BUFFERS for repeat in last for light in repeat.checks
-    )
+    is_wrong = any(finding.place != BUFFERS for finding in checks(results, preset))
+    return is_wrong or any(trial.mistake for trial in preset.trials)
 
 
 def checks(results: Results, preset: Preset) -> Iterator[Finding]:

@@ -28,7 +28,6 @@ from ddptui.findings.phrases import where
 from ddptui.findings.questions import why_none
 from ddptui.findings.words import evidence, in_sentences, remedy, short
 from ddptui.report import ranks
-from ddptui.report.columns import IN_BACKWARD, IN_SOME_STEPS, aggregation
 from ddptui.report.rows import (
     OFF_BY,
     ROUGH,
@@ -170,11 +169,6 @@ def _of_columns(rows: Sequence[Row], results: Results, preset: Preset) -> Iterat
     starts = dict.fromkeys((repeat.start_why, row.result.name) for row in rows for repeat in row.result.repeats)
     for why, names in grouped((why, name) for why, name in starts if why).items():
         yield _of_trials("reading", names, f"started cold (each rank imports torch itself): {why}")
-    aggregations = {aggregation(row) for row in rows}
-    if IN_BACKWARD in aggregations:
-        yield Note("reading", f"{IN_BACKWARD} torch DDP aggregates during backward: the time of backward includes it")
-    if IN_SOME_STEPS in aggregations:
-        yield Note("reading", f"{IN_SOME_STEPS} averages only in some steps: the median step has no aggregation")
     repeats = [repeat for row in rows for repeat in row.result.repeats]
     if any(repeat.wait_error_ms is not None and repeat.wait_ms is not None for repeat in repeats):
         yield Note("reading", f"wait ms {OFF_BY}: the error of the ranks' clocks; transfer ms has the same error")

@@ -48,7 +48,7 @@ class Row(NamedTuple):
 
 def is_marked(trial: TrialResult) -> bool:
     """Whether repeats of the trial were disturbed or changed by hand, or a GPU's clock was held back."""
-    return is_rough(trial.repeats) or is_held_back(trial)
+    return is_rough(trial.repeats) or (trial.summary is not None and Caution.HELD_BACK in trial.summary.warnings)
 
 
 def mark_of(trial: TrialResult, results: Results | None = None) -> str:
@@ -56,11 +56,6 @@ def mark_of(trial: TrialResult, results: Results | None = None) -> str:
     baseline."""
     pairs = ratio_pairs(trial, results) if results else []
     return f" {DISTURBED}" * (is_marked(trial) or bool(why_rough(pairs)))
-
-
-def is_held_back(trial: TrialResult) -> bool:
-    """Whether heat or power held back a rank's GPU for long. Its repeats stay valid."""
-    return trial.summary is not None and Caution.HELD_BACK in trial.summary.warnings
 
 
 def rows_of(results: Results, preset: Preset) -> list[Row]:

@@ -1,6 +1,6 @@
 """The result of a run as terminal text, Markdown, CSV and JSON; with the questions of a lesson beside their cells."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ from ddptui.config.preset import Preset
 from ddptui.config.values import describe_bottleneck
 from ddptui.report import primitive_report as primitives
 from ddptui.report.blocks import Block, Drawing, Heading, Notes, Quote, as_markdown, as_text
-from ddptui.report.columns import AT_LEAST, IN_BACKWARD, IN_SOME_STEPS, columns_of
+from ddptui.report.columns import AT_LEAST, columns_of
 from ddptui.report.exports import json_text, values_of
 from ddptui.report.matrix import matrices, side_by_side
 from ddptui.report.notes import note_lines
@@ -95,21 +95,12 @@ def _blocks(
         return
     rows = rows_of(results, preset)
     styles = {place: STYLES[row.result.status] for place, row in enumerate(rows) if row.result.status in STYLES}
-    table = Table(columns_of(rows, preset.columns, usual), styles, AT_LEAST)
-    yield table
+    yield Table(columns_of(rows, preset.columns, usual), styles, AT_LEAST)
     for heading, of_ranks in (rank_tables(results) | place_tables(results, source, width)).items():
         yield from (Heading(heading), of_ranks)
     if waited := matrices(results):
         yield from (Heading("Who waited for whom"), Drawing(partial(side_by_side, waited)))
-    shown = tables.as_text(table, width) if width else None
-    notes = note_lines(results, preset)
-    yield Notes(notes if shown is None else applying(notes, shown))
-
-
-def applying(notes: Iterable[str], shown: Sequence[str]) -> list[str]:
-    """The notes without those about marks that are not in the table. shown: the lines of the table."""
-    marks = (IN_BACKWARD, IN_SOME_STEPS)
-    return [note for note in notes if note[:1] not in marks or any(note[:1] in line for line in shown)]
+    yield Notes(note_lines(results, preset))
 
 
 def as_json(results: Results, preset: Preset, *_: object) -> str:
