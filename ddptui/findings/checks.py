@@ -57,6 +57,7 @@ class Checked:
         self._apart = [compared for compared in self._during if compared.parameters]
         self._differing = [compared for compared in self._during if compared.gradients]
         self._knows_gradients = any(compared.of_gradients for compared in self._during)
+        self._pattern = log.micro_batches.most_common(1)[0][0] if log.micro_batches else ()
         self.lights: list[Light] = []
         self.findings: list[Finding] = []
         if not log.last:
@@ -158,10 +159,10 @@ class Checked:
         numbers = {"ranks": float(log.world_size), "made": float(log.steps), "averaged": float(log.averaging)}
         numbers["known"] = float(self._knows_gradients)
         tensors = names_text(_names(each.parameters for each in apart))
-        about = {"severity": "critical", "numbers": numbers, "steps": tuple(each.step for each in apart[:1])}
+        steps = tuple(each.step for each in apart[:1])
 
         def finding(kind: Kind, place: str, action: str) -> Finding:
-            return Finding(kind=kind, place=place, action=action, **about)  # type: ignore[arg-type]
+            return Finding(kind=kind, severity="critical", place=place, action=action, numbers=numbers, steps=steps)
 
         if any(reading.settings.get(FOUND) == "none" for reading in readings):
             return finding(Kind.NOT_AVERAGED, "no group", INIT)
@@ -175,9 +176,8 @@ class Checked:
             has_ddp = any(reading.ddp_groups for reading in readings)
             is_bypassed = has_ddp and not any(reading.ddp_called for reading in readings)
             return finding(Kind.NOT_AVERAGED, "bypassed" * is_bypassed, CALL_DDP if has_ddp else WRAP)
-        pattern = log.micro_batches.most_common(1)[0][0] if log.micro_batches else ()
-        if any(pattern) and not pattern[-1]:
-            about["numbers"] = numbers | _of_pattern(pattern)
+        if any(self._pattern) and not self._pattern[-1]:
+            numbers |= _of_pattern(self._pattern)
             return finding(Kind.NO_SYNC_LATE, tensors, LAST_ONLY)
         if not differing:
             return finding(Kind.MOVED_APART, tensors, AVERAGE_ALL)
@@ -209,13 +209,12 @@ class Checked:
             return
         ranks = sorted(complete[0])
         alike = [rank for rank in ranks if self._varies(complete, rank) and self._has_twin(complete, rank)]
-        if alike:
-            is_meant = any(self._log.kinds[kind] for kind in OF_MODEL_PARALLELISM) or any(
-                light.name == IN_SYNC and light.state == "does not apply" for light in self.lights
-            )
-            if is_meant:
-                self._add(SAMPLES, state="does not apply")
-                return
+        is_meant = any(self._log.kinds[kind] for kind in OF_MODEL_PARALLELISM) or any(
+            light.name == IN_SYNC and light.state == "does not apply" for light in self.lights
+        )
+        if alike and is_meant:
+            self._add(SAMPLES, state="does not apply")
+        elif alike:
             place = listed([str(rank) for rank in alike])
             # Without a loader, these are a module's arguments, e.g. numbers made up for a benchmark.
             severity: Severity = "critical" if next(iter(complete[0].values())).loader >= 0 else "warning"
@@ -224,10 +223,10 @@ class Checked:
                 kind=Kind.SAME_BATCHES, severity=severity, place=place, numbers=numbers, action=OWN_SAMPLES
             )
             self._add(SAMPLES, finding, differs=[str(rank) for rank in alike])
-            return
-        numbers = {"overlap_share": _overlap(complete)}
-        overlap = Finding(kind=Kind.OVERLAP_OF_SAMPLES, numbers=numbers, action=OWN_SAMPLES)
-        self._add(SAMPLES, overlap if numbers["overlap_share"] >= OVERLAPS else None)
+        else:
+            numbers = {"overlap_share": _overlap(complete)}
+            overlap = Finding(kind=Kind.OVERLAP_OF_SAMPLES, numbers=numbers, action=OWN_SAMPLES)
+            self._add(SAMPLES, overlap if numbers["overlap_share"] >= OVERLAPS else None)
 
     def _complete_batches(self) -> list[dict[int, Batch]]:
         """The batches that all ranks of a group have read at the same place: of loaders, if there are any."""
@@ -270,8 +269,7 @@ class Checked:
             self._add(ORDER)
 
     def _check_accumulation(self) -> None:
-        log = self._log
-        pattern = log.micro_batches.most_common(1)[0][0] if log.micro_batches else ()
+        log, pattern = self._log, self._pattern
         if not pattern:
             self._add(ACCUMULATION, state="does not apply")
             return
