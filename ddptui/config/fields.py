@@ -181,7 +181,7 @@ MEANINGS: dict[str, str] = {
     "batch_time": "The mean time of a batch: train time divided by the number of steps, so with long steps and the "
     f"time between steps, which step ms leaves out; {MEDIAN}.",
     "aggregate": "Milliseconds of a step's aggregation: median over steps, mean over ranks, then "
-    f"{MEDIAN}; ² or ³ stands for a median step without aggregation.",
+    f"{MEDIAN}; in bwd: torch DDP does it during backward, whose time includes it; in some: in some steps only.",
     "wait": "Milliseconds that a rank waits for late ranks in a step: median over steps, mean over ranks, then "
     f"{MEDIAN}; empty if one process trains or the clock error exceeds the waits.",
     "transfer": "Milliseconds in a step in which collectives run and no rank is late, including those in which the "

@@ -29,6 +29,7 @@ SIZES, PROCESSES = "batch sizes", "processes"
 OF_MODEL_PARALLELISM = (*POINT_TO_POINT, "all_to_all", "reduce_scatter")
 ASKED, FOUND = "WORLD_SIZE", "process group"
 NOT_COMPARED = (ASKED, FOUND, RANDOM)  # settings that have checks of their own
+NOT_OF_AVERAGES = (Kind.STARTED_APART, Kind.MOVED_APART, Kind.SETTINGS_DIFFER, Kind.APART_AT_END)
 MOST_NAMED = 100  # tensors that differ
 CALL_DDP = "Call the DDP, not its `module`: only the DDP's own forward prepares the averaging"
 WRAP = "Wrap the model in DistributedDataParallel, or all_reduce each gradient and divide it by the number of ranks"
@@ -53,6 +54,10 @@ class Checked:
         self._log = log
         self.of_time = [*of_time]
         self._during = [compared for compared in log.compared if not compared.at_end]
+        self._apart = [compared for compared in self._during if compared.parameters]
+        self._differing = [compared for compared in self._during if compared.gradients]
+        self._knows_gradients = any(compared.of_gradients for compared in self._during)
+        self._pattern = log.micro_batches.most_common(1)[0][0] if log.micro_batches else ()
         self.lights: list[Light] = []
         self.findings: list[Finding] = []
         if not log.last:
@@ -93,20 +98,15 @@ class Checked:
     # Whether all ranks train one model
 
     def _check_agreement(self) -> None:
-        log, during = self._log, self._during
-        apart = [compared for compared in during if compared.parameters]
-        differing = [compared for compared in during if compared.gradients]
-        if not log.steps or not any(compared.of_parameters for compared in during):
-            state = "does not apply" if any(reading.sharded for reading in log.last.values()) else "unknown"
-            self._add(IN_SYNC, state=state)
-            self._add(AVERAGE, state=state)
-            return
-        if apart and self._is_meant(apart, differing):
-            self._add(IN_SYNC, state="does not apply")
-            self._add(AVERAGE, state="does not apply")
+        log, during, apart = self._log, self._during, self._apart
+        is_seen = log.steps and any(compared.of_parameters for compared in during)
+        if not is_seen or self._is_meant():
+            is_known = is_seen or any(reading.sharded for reading in log.last.values())
+            for name in (IN_SYNC, AVERAGE):
+                self._add(name, state="does not apply" if is_known else "unknown")
             return
         is_alone = any(reading.settings.get(FOUND) == "none" for reading in log.last.values())
-        finding = self._why_apart(apart, differing) if apart or is_alone else None
+        finding = self._why_apart() if apart or is_alone else None
         names = _names(compared.parameters for compared in apart)
         ended_apart = next((compared for compared in log.compared if compared.at_end and compared.parameters), None)
         if finding is None and ended_apart and during and not apart:
@@ -114,14 +114,15 @@ class Checked:
             finding = Finding(kind=Kind.APART_AT_END, place=place, steps=(during[-1].step,))
             names = [*ended_apart.parameters]
         self._add(IN_SYNC, finding, differs=names, since=apart[0].step if apart else None)
-        self._check_average(differing, finding if apart or is_alone else None)
+        self._check_average(finding)
         buffers = dict.fromkeys(name for compared in during for name in compared.buffers)
         if not apart:  # else they differ in any case
             # BatchNorm's statistics of each rank: usual, and right
             self._add(BUFFERS, state="doubtful" if buffers else "right", differs=buffers)
 
-    def _check_average(self, differing: Sequence[ComparedReads], finding: Finding | None) -> None:
-        if finding is not None and finding.kind in (Kind.STARTED_APART, Kind.MOVED_APART, Kind.SETTINGS_DIFFER):
+    def _check_average(self, finding: Finding | None) -> None:
+        differing = self._differing
+        if finding is not None and finding.kind in NOT_OF_AVERAGES:
             finding = None
         factor = None if finding else self._factor()
         if factor is not None:
@@ -138,14 +139,10 @@ class Checked:
         else:
             self._add(AVERAGE, state="right" if self._knows_gradients else "unknown")
 
-    @property
-    def _knows_gradients(self) -> bool:
-        return any(compared.of_gradients for compared in self._during)
-
-    def _is_meant(self, apart: Sequence[ComparedReads], differing: Sequence[ComparedReads]) -> bool:
-        """Whether parameters are meant to differ. Not if gradients are averaged: then all ranks train one model."""
+    def _is_meant(self) -> bool:
+        """Whether parameters differ as they are meant to. If gradients are averaged, all ranks train one model."""
         log, during = self._log, self._during
-        if self._knows_gradients and not differing:
+        if not self._apart or (self._knows_gradients and not self._differing):
             return False
         has_ddp = any(reading.ddp_groups for reading in log.last.values())
         if any(log.kinds[kind] for kind in OF_MODEL_PARALLELISM):
@@ -156,16 +153,16 @@ class Checked:
         hooks = {hook for reading in log.last.values() for hook in reading.ddp_hooks}
         return is_seldom or log.agree_again or any("localsgd" in hook.lower().replace("_", "") for hook in hooks)
 
-    def _why_apart(self, apart: Sequence[ComparedReads], differing: Sequence[ComparedReads]) -> Finding:
-        log = self._log
+    def _why_apart(self) -> Finding:
+        log, apart, differing = self._log, self._apart, self._differing
         readings = log.last.values()
         numbers = {"ranks": float(log.world_size), "made": float(log.steps), "averaged": float(log.averaging)}
         numbers["known"] = float(self._knows_gradients)
         tensors = names_text(_names(each.parameters for each in apart))
-        about = {"severity": "critical", "numbers": numbers, "steps": tuple(each.step for each in apart[:1])}
+        steps = tuple(each.step for each in apart[:1])
 
         def finding(kind: Kind, place: str, action: str) -> Finding:
-            return Finding(kind=kind, place=place, action=action, **about)  # type: ignore[arg-type]
+            return Finding(kind=kind, severity="critical", place=place, action=action, numbers=numbers, steps=steps)
 
         if any(reading.settings.get(FOUND) == "none" for reading in readings):
             return finding(Kind.NOT_AVERAGED, "no group", INIT)
@@ -179,9 +176,8 @@ class Checked:
             has_ddp = any(reading.ddp_groups for reading in readings)
             is_bypassed = has_ddp and not any(reading.ddp_called for reading in readings)
             return finding(Kind.NOT_AVERAGED, "bypassed" * is_bypassed, CALL_DDP if has_ddp else WRAP)
-        pattern = log.micro_batches.most_common(1)[0][0] if log.micro_batches else ()
-        if any(pattern) and not pattern[-1]:
-            about["numbers"] = numbers | _of_pattern(pattern)
+        if any(self._pattern) and not self._pattern[-1]:
+            numbers |= _of_pattern(self._pattern)
             return finding(Kind.NO_SYNC_LATE, tensors, LAST_ONLY)
         if not differing:
             return finding(Kind.MOVED_APART, tensors, AVERAGE_ALL)
@@ -213,13 +209,12 @@ class Checked:
             return
         ranks = sorted(complete[0])
         alike = [rank for rank in ranks if self._varies(complete, rank) and self._has_twin(complete, rank)]
-        if alike:
-            is_meant = any(self._log.kinds[kind] for kind in OF_MODEL_PARALLELISM) or any(
-                light.name == IN_SYNC and light.state == "does not apply" for light in self.lights
-            )
-            if is_meant:
-                self._add(SAMPLES, state="does not apply")
-                return
+        is_meant = any(self._log.kinds[kind] for kind in OF_MODEL_PARALLELISM) or any(
+            light.name == IN_SYNC and light.state == "does not apply" for light in self.lights
+        )
+        if alike and is_meant:
+            self._add(SAMPLES, state="does not apply")
+        elif alike:
             place = listed([str(rank) for rank in alike])
             # Without a loader, these are a module's arguments, e.g. numbers made up for a benchmark.
             severity: Severity = "critical" if next(iter(complete[0].values())).loader >= 0 else "warning"
@@ -228,10 +223,10 @@ class Checked:
                 kind=Kind.SAME_BATCHES, severity=severity, place=place, numbers=numbers, action=OWN_SAMPLES
             )
             self._add(SAMPLES, finding, differs=[str(rank) for rank in alike])
-            return
-        numbers = {"overlap_share": _overlap(complete)}
-        overlap = Finding(kind=Kind.OVERLAP_OF_SAMPLES, numbers=numbers, action=OWN_SAMPLES)
-        self._add(SAMPLES, overlap if numbers["overlap_share"] >= OVERLAPS else None)
+        else:
+            numbers = {"overlap_share": _overlap(complete)}
+            overlap = Finding(kind=Kind.OVERLAP_OF_SAMPLES, numbers=numbers, action=OWN_SAMPLES)
+            self._add(SAMPLES, overlap if numbers["overlap_share"] >= OVERLAPS else None)
 
     def _complete_batches(self) -> list[dict[int, Batch]]:
         """The batches that all ranks of a group have read at the same place: of loaders, if there are any."""
@@ -274,8 +269,7 @@ class Checked:
             self._add(ORDER)
 
     def _check_accumulation(self) -> None:
-        log = self._log
-        pattern = log.micro_batches.most_common(1)[0][0] if log.micro_batches else ()
+        log, pattern = self._log, self._pattern
         if not pattern:
             self._add(ACCUMULATION, state="does not apply")
             return
@@ -295,10 +289,9 @@ class Checked:
         if any(RANDOM in reading.settings for reading in self._log.last.values()):
             is_same = any(compared.same_random for compared in self._during)
             self._add(DROPOUT, state="doubtful" if is_same else "right")
-        apart = [compared for compared in self._during if compared.parameters]
         if not differing:
             self._add(SETTINGS, state="right" if self._during else "unknown")
-        elif apart and self._is_meant(apart, [compared for compared in self._during if compared.gradients]):
+        elif self._is_meant():
             self._add(SETTINGS, state="does not apply")
         else:
             place = "; ".join(f"{name} {_by_rank(texts)}" for name, texts in differing.items())

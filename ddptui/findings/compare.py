@@ -1,6 +1,7 @@
 """Computes the results of a run: summarizes each trial over its repeats, and compares it with the baseline. Pure."""
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from statistics import median
 from typing import Any
 
@@ -23,7 +24,7 @@ from ddptui.config.trial import Trial, threads_per_rank
 from ddptui.findings.primitive_answers import with_ratios
 from ddptui.findings.questions import answer_of
 from ddptui.findings.repeat import NO_OUTCOMES, Outcomes, RepeatOutcome, outcome_of_log
-from ddptui.findings.trial import of_trial
+from ddptui.findings.trial import median_over, of_trial
 from ddptui.wire.records import Ended, Message
 
 
@@ -184,21 +185,16 @@ def _config(trial: Trial) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if name not in useless}
 
 
-def _samples_per_s(repeats: Sequence[RepeatResult]) -> float | None:
-    rates = [repeat.samples_per_s for repeat in repeats if repeat.samples_per_s is not None]
-    return median(rates) if rates else None
-
-
 def _summary(
     trial: Trial, by_number: Mapping[int, RepeatResult], baseline: Mapping[int, RepeatResult], cores: int | None
 ) -> Summary:
     repeats = valid_repeats(list(by_number.values()))
     times = [repeat.train_time_s for repeat in repeats]
-    rate = _samples_per_s(repeats)
+    rate = median_over(repeats, attrgetter("samples_per_s"))
     pairs = paired(by_number, baseline)
     # If the user changed the delays in every repeat of the baseline, there is neither a ratio nor a speedup.
     of_base = valid_repeats(list(baseline.values()))
-    base_rate = None if all_changed(of_base) else _samples_per_s(of_base)
+    base_rate = None if all_changed(of_base) else median_over(of_base, attrgetter("samples_per_s"))
     train_time_s = Spread(median=median(times), min=min(times), max=max(times))
     culprit = culprit_of_repeats(repeats)
     return Summary(
@@ -254,12 +250,7 @@ def what_if_of_repeats(repeats: Sequence[RepeatResult], culprit: Culprit | None)
         if repeat.what_if_s and culprit and repeat.culprit and repeat.culprit.rank == culprit.rank
     ]
     figures = {
-        name: _median_of(name, same if name.startswith("without_culprit") else estimates)
+        name: median_over(same if name.startswith("without_culprit") else estimates, attrgetter(name))
         for name in WhatIf.__struct_fields__
     }
     return msgspec.convert(figures, WhatIf)
-
-
-def _median_of(name: str, estimates: Sequence[WhatIf]) -> float | None:
-    known = [s for estimate in estimates if (s := getattr(estimate, name)) is not None]
-    return median(known) if known else None

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from statistics import fmean, median
+from statistics import fmean
 
 import msgspec
 
@@ -14,6 +14,7 @@ from ddptui.analysis.repeats import valid_repeats
 from ddptui.analysis.results import RepeatResult, Results, TrialResult
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial, in_short, is_own
+from ddptui.findings.trial import median_over
 from ddptui.text.words import count
 
 
@@ -87,14 +88,14 @@ def _bytes(result: TrialResult, trial: Trial) -> Iterator[Finding]:
 
 def effect_of(effect: Effect) -> Finding:
     """The finding of a comparison: how many times as long the trial took, and the main part of the difference."""
-    ratio, is_told = effect.ratio, effect.outcome in ("slower", "faster")
+    ratio, is_decided = effect.ratio, effect.outcome in ("slower", "faster")
     numbers = {"ratio_times": ratio.median, "low_times": ratio.low, "high_times": ratio.high}
     numbers["repeats"] = float(effect.repeats)
     if effect.repeats > 1 and not effect.rough:
         numbers["off_times"] = off(ratio)
     kind = Kind.ROUGHLY if effect.rough else Kind.UNCLEAR if effect.outcome == "unclear" else Kind.ALIKE
     rank, phase = None, None
-    if is_told:
+    if is_decided:
         kind = Kind.SLOWER if effect.outcome == "slower" else Kind.FASTER
         whole, culprit = effect.difference.total, effect.trial.summary and effect.trial.summary.culprit
         for name, part in effect.difference._asdict().items():
@@ -131,10 +132,9 @@ def losses(trials: Sequence[TrialResult]) -> Iterator[Finding]:
 def _loss(trial: TrialResult) -> float | None:
     """A trial's median last loss; None without instruments, or if the trial diverged or failed (findings of their
     own)."""
-    found = [
-        repeat.loss.last for repeat in valid_repeats(trial.repeats) if repeat.step_ms and repeat.loss.last is not None
-    ]
-    return median(found) if found and not (diverged(trial) or trial.is_cut_short) else None
+    if diverged(trial) or trial.is_cut_short:
+        return None
+    return median_over(valid_repeats(trial.repeats), lambda repeat: repeat.loss.last if repeat.step_ms else None)
 
 
 def lossy_averages(results: Results) -> Iterator[Finding]:
@@ -149,10 +149,8 @@ def lossy_averages(results: Results) -> Iterator[Finding]:
 
 def are_in_doubt(results: Results, preset: Preset) -> bool:
     """Whether any trial makes a deliberate mistake, or fails a check other than that of the buffers."""
-    last = [trial.repeats[-1] for trial in results.trials if trial.repeats]
-    return any(trial.mistake for trial in preset.trials) or any(
-        light.state == "wrong" and light.name != BUFFERS for repeat in last for light in repeat.checks
-    )
+    is_wrong = any(finding.place != BUFFERS for finding in checks(results, preset))
+    return is_wrong or any(trial.mistake for trial in preset.trials)
 
 
 def checks(results: Results, preset: Preset) -> Iterator[Finding]:

@@ -25,7 +25,6 @@ from ddptui.analysis.policy import (
     FEWEST_BURSTS,
     FEWEST_IN_BLOCK,
     FEWEST_QUEUED,
-    FEWEST_STEPS,
     FOLLOWS,
     GROWS,
     LONE_PAUSE_NS,
@@ -68,15 +67,13 @@ def every_so_many(numbers: Sequence[int]) -> int | None:
     gaps = [after - before for before, after in pairwise(numbers)]
     if len(gaps) < FEWEST_BURSTS - 1:
         return None
-    usual, _ = Counter(gaps).most_common(1)[0]
-    is_regular = sum(gap % usual == 0 for gap in gaps) >= REGULAR * len(gaps) and gaps.count(usual) >= len(gaps) / 2
-    return usual if usual > 1 and is_regular else None
+    period, _ = Counter(gaps).most_common(1)[0]
+    is_regular = sum(gap % period == 0 for gap in gaps) >= REGULAR * len(gaps) and gaps.count(period) >= len(gaps) / 2
+    return period if period > 1 and is_regular else None
 
 
 def pauses(window: Window) -> Iterator[Finding]:
     """Finds pauses: of all ranks at once, of several ranks by turns, or of one rank, regularly or in a few steps."""
-    if len(window.steps) < FEWEST_STEPS:
-        return
     by_part: dict[int, list[LongWork]] = {}
     for pause in _pauses(window):
         by_part.setdefault(pause.part, []).append(pause)
@@ -201,7 +198,7 @@ def _typical(lengths: Sequence[float]) -> float:
 def uneven_work(window: Window) -> Iterator[Finding]:
     """Finds uneven batches: forward and backward of each rank are long in the same steps, and each rank is last by
     turns. This tells differing batches from a noisy machine."""
-    if len(window.steps) < FEWEST_STEPS or not window.waits_are_known:
+    if not window.waits_are_known:
         return
     steps, ranks = len(window.steps), len(window.ranks)
     if not all(_differs_by_batch(window.work[:, at]) for at in range(ranks)):

@@ -96,19 +96,19 @@ Which = tuple[str, int, PrimitiveKey, int]  # a trial of run B, how many ranks, 
 def between_runs(results: Results, preset: Preset) -> Iterator[Finding]:
     """How many times as long calls took in run B, and in how many cells that is more than chance; then wrong values."""
     cells = _cells_beside(results)
-    steady = {which: told for which, (told, is_steady) in cells.items() if is_steady}
-    steady = steady or {which: told for which, (told, _) in cells.items()}
+    steady = {which: ratio for which, (ratio, is_steady) in cells.items() if is_steady}
+    steady = steady or {which: ratio for which, (ratio, _) in cells.items()}
     if not steady:
         yield Finding(kind=Kind.NO_PAIR, severity="warning", place="timed call of one size")
         return
-    ratios = {which: told.ratio.median for which, told in steady.items()}
+    ratios = {which: each.ratio.median for which, each in steady.items()}
     most = max(ratios, key=lambda which: abs(log(ratios[which])))
-    real = [ratios[which] for which, told in steady.items() if told.is_real]
+    real = [ratios[which] for which, each in steady.items() if each.is_real]
     numbers = {"ratio_times": median(ratios.values()), "low_times": min(ratios.values())}
     numbers |= {"high_times": max(ratios.values()), "cells": float(len(steady))}
     numbers |= {"slower_cells": float(sum(ratio > 1 for ratio in real))}
     numbers |= {"faster_cells": float(sum(ratio < 1 for ratio in real))}
-    numbers |= {"repeats": float(min(told.repeats for told in steady.values()))}
+    numbers |= {"repeats": float(min(each.repeats for each in steady.values()))}
     trial, ranks, key, bytes = most
     place = f"{key}, {words.size(bytes)}" if bytes else str(key)
     yield Finding(kind=Kind.CELLS, trials=(trial,), place=f"{place}, {ranks} ranks", numbers=numbers)
@@ -141,9 +141,9 @@ def _cells_beside(results: Results) -> dict[Which, tuple[TimeRatio, bool]]:
         if base and base is not trial:
             mine, its = _cells(trial), _cells(base)
             both |= {(trial.name, *which): (mine[which], its[which]) for which in its if which in mine}
-    told = unpaired([(_medians(b), _medians(a)) for b, a in both.values()])
+    compared = unpaired([(_medians(b), _medians(a)) for b, a in both.values()])
     steady = (all(map(has_a_median, [*b, *a])) for b, a in both.values())
-    return dict(zip(both, zip(told, steady, strict=True), strict=True))
+    return dict(zip(both, zip(compared, steady, strict=True), strict=True))
 
 
 def _cells(trial: TrialResult) -> dict[tuple[int, PrimitiveKey, int], list[Cell]]:

@@ -6,6 +6,7 @@ another kind of question, add a rule and an entry in QUESTIONS.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
+from operator import attrgetter
 from statistics import fmean, median
 from typing import NamedTuple
 
@@ -33,6 +34,7 @@ from ddptui.findings.grades import (
     lossy_averages,
     too_noisy,
 )
+from ddptui.findings.trial import median_over
 from ddptui.text.words import MS, S
 
 RUN_A = "run A"
@@ -125,15 +127,15 @@ def _ranked(compared: Sequence[Effect], known: Effects) -> Iterator[Finding]:
     if len(compared) <= FEW:
         yield from map(effect_of, compared)
         return
-    told = sorted((each for each in compared if each.outcome in ("faster", "slower")), key=_ratio)
+    decided = sorted((each for each in compared if each.outcome in ("faster", "slower")), key=_ratio)
     for kind, ends in (
-        (Kind.FASTEST, [each for each in told if each.outcome == "faster"]),
-        (Kind.SLOWEST, [each for each in told if each.outcome == "slower"][::-1]),
+        (Kind.FASTEST, [each for each in decided if each.outcome == "faster"]),
+        (Kind.SLOWEST, [each for each in decided if each.outcome == "slower"][::-1]),
     ):
         for first, *others in [ends] * bool(ends):
             tied = [each.name for each in others if known[each.name, first.name].outcome in ("alike", "unclear")]
             yield replace(effect_of(first), kind=kind, trials=(first.name, *tied))
-    rest = [each for each in compared if each not in told]
+    rest = [each for each in compared if each not in decided]
     alike = [each for each in rest if each.outcome == "alike" and not each.rough]
     rough = sorted((each for each in rest if each.rough), key=_ratio)
     unclear = [each for each in rest if each.outcome == "unclear" and not each.rough]
@@ -157,19 +159,19 @@ def between_runs(results: Results, preset: Preset) -> Iterator[Finding]:
         yield from map(effect_of, ends[:FEW])
         if others := ends[FEW:]:
             yield replace(_from_to(sorted(others, key=_ratio)), place=RUN_A)
-    untold: dict[str, list[Effect]] = {}
+    undecided: dict[str, list[Effect]] = {}
     for each in compared:
         if each.outcome in ("alike", "unclear"):
-            untold.setdefault(_why_untold(each), []).append(each)
-    for doubt, several in untold.items():
+            undecided.setdefault(_why_undecided(each), []).append(each)
+    for doubt, several in undecided.items():
         found = replace(effect_of(several[0]), kind=Kind.UNCLEAR if doubt else Kind.ALIKE, doubt=doubt or None)
         place = found.place if len(several) == 1 else RUN_A
         yield replace(found, trials=tuple(each.name for each in several), place=place)
     yield from losses(results.trials)
 
 
-def _why_untold(effect: Effect) -> str:
-    """What keeps a trial of run B from being told slower or faster; empty: that it took as long as that of run A."""
+def _why_undecided(effect: Effect) -> str:
+    """What keeps a trial of run B from being called slower or faster; empty: it took as long as that of run A."""
     if effect.rough:
         return f"repeats were {effect.rough}"
     if effect.repeats < 2:
@@ -290,9 +292,6 @@ def _chain(trial: TrialResult, culprit: int) -> Iterator[Finding]:
             return
 
 
-# Checks and faults
-
-
 # Batches, overlap, starts, ranks
 
 
@@ -324,8 +323,7 @@ def overlap(results: Results, preset: Preset) -> Iterator[Finding]:
 
 def _overlap(trial: TrialResult) -> float | None:
     repeats = [repeat for repeat in valid_repeats(trial.repeats) if len(repeat.ranks) > 1]
-    shares = [repeat.overlap for repeat in repeats if repeat.overlap is not None]
-    return median(shares) if shares else None
+    return median_over(repeats, attrgetter("overlap"))
 
 
 def launching(results: Results, preset: Preset) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
-from ddptui.analysis.finding import EXPLAIN_IDLE, IDLE, PAUSES, Finding, Kind, Where
+from ddptui.analysis.finding import ABOUT_LATE_RANK, EXPLAIN_IDLE, IDLE, PAUSES, Finding, Kind, Where
 from ddptui.analysis.late import Window
 from ddptui.analysis.operations import BETWEEN, Piece, operation_keys, overlapping, phase_spans, total_ns
 from ddptui.analysis.places import lines_on_all_ranks
@@ -122,7 +122,7 @@ def _action(window: Window, kind: Kind) -> str | None:
 
 def small_calls(window: Window) -> Iterator[Finding]:
     """Finds that most of the transfer time is many small calls without gradients, or barriers."""
-    if len(window.steps) < FEWEST_STEPS or not window.waits_are_known:
+    if not window.waits_are_known:
         return
     costs = _costs(window)
     exposed_ns = sum(cost.exposed_ns for cost in costs.values())
@@ -174,36 +174,46 @@ MORE_WORKERS = "Try more workers in the DataLoader (`num_workers`), or less work
 PERSISTENT = "Try `persistent_workers=True` in the DataLoader, so that workers are started only once"
 
 
+OF_DATA = (Kind.DATA, Kind.FIRST_BATCH)
+EXPLAINED = (  # a finding of the first kinds explains those of the second kinds, in these phases (None: in any)
+    (OF_DATA, PAUSES, ("data",)),
+    (OF_DATA, (Kind.TREND,), None),
+    (OF_DATA, ABOUT_LATE_RANK, ("data",)),  # all ranks meet this limit, no matter which one fetches last
+    ((Kind.UNEVEN_WORK,), PAUSES, ("forward", "backward")),
+    ((*EXPLAIN_IDLE, *OF_DATA), (Kind.UNCERTAIN,), None),
+    ((Kind.BY_TURNS, Kind.UNEVEN_WORK, *OF_DATA), (Kind.NO_CORE,), None),  # so the reason is not a lack of cores
+)
+
+
 def all_findings(window: Window, late: Sequence[Finding]) -> list[Finding]:
     """All findings about a window: first those about a late rank, then where else the time goes. late: findings about
     the rank that caused most of the waiting."""
     others = of_time(window)
-    kinds = {finding.kind for finding in others}
-    if kinds & {*EXPLAIN_IDLE, Kind.DATA, Kind.FIRST_BATCH}:  # these explain the waiting
-        late = [finding for finding in late if finding.kind is not Kind.UNCERTAIN]
-    if kinds & {Kind.BY_TURNS, Kind.UNEVEN_WORK, Kind.DATA, Kind.FIRST_BATCH}:  # and the reason is not a lack of cores
-        late = [finding for finding in late if finding.kind is not Kind.NO_CORE]
-    if kinds & {Kind.DATA, Kind.FIRST_BATCH}:  # all ranks meet this limit, no matter which one fetches last
-        late = [finding for finding in late if finding.phase != PHASES[DATA]]
-    return [*late, *others] or [*nothing(window)]
+    return [*_unexplained(late, by=others), *others] or [*nothing(window)]
 
 
 def of_time(window: Window) -> list[Finding]:
     """All findings except those about a late rank, the most costly first. Kind.NOTHING is not among them, since it
     depends on the late rank, too."""
-    rules = (restarts, data, between_steps, pauses, uneven_work, trends, small_calls, idle_time)
+    enough = (data, between_steps, pauses, uneven_work, trends, small_calls) * (len(window.steps) >= FEWEST_STEPS)
+    rules = (restarts, *enough, idle_time)
     found = [finding for rule in rules for finding in rule(window)] if window.steps else []
-    kinds = {finding.kind for finding in found}
-    if kinds & {Kind.DATA, Kind.FIRST_BATCH}:  # report each cause only once
-        found = [finding for finding in found if finding.phase != "data" or finding.kind not in PAUSES]
-        found = [finding for finding in found if finding.kind is not Kind.TREND]
-    if Kind.UNEVEN_WORK in kinds:
-        found = [
-            finding for finding in found if finding.phase not in ("forward", "backward") or finding.kind not in PAUSES
-        ]
-    if kinds - {*IDLE}:
+    if {finding.kind for finding in found} - {*IDLE}:
         found = [replace(finding, action=None) if finding.kind is Kind.WAITING else finding for finding in found]
-    return most_costly_first(found)
+    return most_costly_first(_unexplained(found, by=found))
+
+
+def _unexplained(found: Sequence[Finding], by: Sequence[Finding]) -> list[Finding]:
+    """The findings that no other one explains: each cause is reported once."""
+    kinds = {finding.kind for finding in by}
+    explained = [(kinds_of, phases) for causes, kinds_of, phases in EXPLAINED if kinds & {*causes}]
+    return [
+        finding
+        for finding in found
+        if not any(
+            finding.kind in kinds_of and (not phases or finding.phase in phases) for kinds_of, phases in explained
+        )
+    ]
 
 
 def restarts(window: Window) -> Iterator[Finding]:
@@ -222,8 +232,6 @@ def restarts(window: Window) -> Iterator[Finding]:
 def data(window: Window) -> Iterator[Finding]:
     """Finds that data takes a large part of the time on all ranks. Waiting for another rank's data counts as well: with
     a loader at its limit, a rank would take just as long if the others were faster."""
-    if len(window.steps) < FEWEST_STEPS:
-        return
     fetches, whole_ns = window.work[:, :, DATA], window.covered_ns  # steps × ranks
     own = fetches.sum(axis=0) / whole_ns
     waited = [_waited_for_data(window, rank) for rank in window.ranks] if window.waits_are_known else [0]
@@ -265,8 +273,6 @@ def _waited_for_data(window: Window, rank: int) -> int:
 
 def between_steps(window: Window) -> Iterator[Finding]:
     """Finds that work between steps takes a large part of the time on all ranks, in most steps."""
-    if len(window.steps) < FEWEST_STEPS:
-        return
     between = window.work[:, :, BETWEEN]
     shares = np.minimum(between, STEADY * np.median(between, axis=0)).sum(axis=0) / window.covered_ns
     if (share := float(shares.mean())) >= LARGE and shares.min() >= LARGE / 2:

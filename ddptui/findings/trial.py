@@ -1,8 +1,9 @@
 """Combines the findings of a trial's repeats, and compares them with the delays that the trial injected. Pure."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from statistics import fmean, median
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -23,9 +24,16 @@ from ddptui.analysis.repeats import is_changed, valid_repeats
 from ddptui.analysis.results import Culprit, RepeatResult, Summary
 from ddptui.text.words import MS, S, count, listed
 
+Item = TypeVar("Item")
 SUMS = ("waited_s", "saved_s", "times", "longer_s")  # name endings of numbers that grow with the number of steps
 # Findings that explain where time went besides steps of median length.
 WHERE = (*PAUSES, Kind.DATA, Kind.FIRST_BATCH, Kind.RESTART, Kind.UNEVEN_WORK, Kind.BETWEEN_STEPS)
+
+
+def median_over(items: Iterable[Item], figure: Callable[[Item], float | None]) -> float | None:
+    """The median of a figure over the items that have it; None if none has."""
+    values = [value for item in items if (value := figure(item)) is not None]
+    return median(values) if values else None
 
 
 def of_trial(all_repeats: Sequence[RepeatResult], summary: Summary) -> list[Finding]:

@@ -60,7 +60,7 @@ def analyze_aligned(
     caused_ns = dict(zip(ranks, map(int, window.caused.sum(axis=0)), strict=True))
     # A group of a single rank has collectives, too, but no rank waits.
     claim = _claim(window, caused_ns) if window.waits_are_known else None
-    findings = all_findings(window, [*_told(claim, caused_ns, window)] if claim else [])
+    findings = all_findings(window, [*_findings(claim, caused_ns, window)] if claim else [])
     found = {finding.kind for finding in findings}
     enough = len(steps) >= FEWEST_STEPS and not window.withheld
     return WaitAnalysis(
@@ -155,7 +155,7 @@ def _culprit(claim: Claim, caused_ns: Mapping[int, int], waited_ns: float) -> Cu
     )
 
 
-def _told(claim: Claim, caused_ns: Mapping[int, int], window: Window) -> Iterator[Finding]:
+def _findings(claim: Claim, caused_ns: Mapping[int, int], window: Window) -> Iterator[Finding]:
     """The findings about the rank that caused most of the waiting."""
     rank, excess, steps, whole_ns = claim.rank, claim.excess, len(window.steps), window.covered_ns
     caused_share = caused_ns[rank] / (len(caused_ns) - 1) / whole_ns  # share of the others' time

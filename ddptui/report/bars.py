@@ -111,8 +111,8 @@ def as_sum(difference: Breakdown, trial: TrialResult) -> str:
     named = parts(difference, trial)
     in_ms = max((abs(part.s) for part in named), default=0.0) < IN_MS_BELOW_S
     unit, factor, places = ("ms", MS_PER_S, 1) if in_ms else ("s", 1.0, 2)
-    told = [(signed(part.s * factor, places), part.name) for part in named]
-    shown = " ".join(f"{figure} {name}" for figure, name in told if float(figure))
+    figures = [(signed(part.s * factor, places), part.name) for part in named]
+    shown = " ".join(f"{figure} {name}" for figure, name in figures if float(figure))
     return f"{signed(difference.total * factor, places)} {unit}" + f" = {shown}" * bool(shown)
 
 

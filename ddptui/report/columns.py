@@ -35,7 +35,7 @@ from ddptui.report.rows import (
 from ddptui.text.tables import Column, Filled, cell_at, fill, value_at
 from ddptui.text.words import NOTHING, digits, duration
 
-IN_BACKWARD, IN_SOME_STEPS = "²", "³"
+IN_BACKWARD, IN_SOME_STEPS = "in bwd", "in some"
 RIGHT = "right"
 ABOUT = "~"
 
@@ -105,8 +105,8 @@ def _slept(row: Row) -> str:
     return in_all(slept, fired)
 
 
-def aggregation(row: Row) -> str:
-    """The time of the aggregation in ms, or the mark of a note if the median step has no aggregation."""
+def _aggregation(row: Row) -> str:
+    """The time of the aggregation in ms, or where it takes place if the median step has none."""
     if row.trial.strategy == "none" or row.trial.launch == "single" or not row.result.repeats:
         return NOTHING
     if not catalog.averages_after_backward(row.trial.strategy or "none", row.trial.mistake):
@@ -195,7 +195,7 @@ _COLUMNS: tuple[Column[Row], ...] = (
     Column("step ms", _median("step_ms.median", ".2f"), 70, key="step"),
     Column("epoch time", _epoch, 8, key="epoch"),
     Column("batch time", lambda row: duration(median_figure(row.result, attrgetter("batch_s"))), 7, key="batch_time"),
-    Column("aggr. ms", aggregation, 76, key="aggregate"),
+    Column("aggr. ms", _aggregation, 76, key="aggregate"),
     Column("wait ms", _wait, 92, key="wait"),
     Column("transfer ms", _median("transfer_ms", ".2f"), 74, key="transfer"),
     Column("overlap", _overlap, 77, key="overlap"),

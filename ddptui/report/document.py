@@ -14,7 +14,7 @@ from ddptui.report.matrix import matrices, side_by_side
 from ddptui.report.notes import answer, notes
 from ddptui.report.preset_columns import environment
 from ddptui.report.rows import grouped, rows_of
-from ddptui.report.table import Asked, applying, lesson_blocks
+from ddptui.report.table import Asked, lesson_blocks
 from ddptui.text import tables
 from ddptui.text.tables import Filled, Table, fit, telling
 from ddptui.text.words import in_a_row, listed, printable
@@ -57,9 +57,8 @@ def shown(chapter: Chapter) -> list[Block]:
             block._replace(columns=narrow(block.columns)) if isinstance(block, Table) else block for block in blocks
         ]
     columns = leading(columns_of(rows_of(results, preset), preset.columns), preset.columns)
-    table = Table(narrow(columns))
     reading = [note.text for note in notes(results, preset) if note.kind == "reading"]
-    return [table, Notes(applying(reading, tables.as_markdown(table)))]
+    return [Table(narrow(columns)), Notes(reading)]
 
 
 def environments(chapters: Sequence[Chapter]) -> list[Filled]:

@@ -48,72 +48,20 @@ BLOCK = 256  # steps that are aligned together
 Journal = Callable[[], Iterable[Message]]  # reads the messages of a repeat
 
 
-class OperationLine(NamedTuple):
-    """A line: a rank's operation in a step, or its step without one. Times are by the console's clock."""
-
-    trial: str
-    repeat: int
-    zero_ns: int  # the launch
-    step: Step
-    number: int | None = None  # of the operation in the step, from 1
-    operation: Collective | None = None
-    # None: the ranks' operations differ in this step, or their arrivals cannot be compared
-    transfer_ns: int | None = None  # how long the operation took once all needed ranks had arrived
-    last_rank: int | None = None  # the rank that arrived last; None also if the operation has no other rank
-    clock_error_ms: float | None = None
-
-
-def _at(moment: str) -> Callable[[OperationLine], float | None]:
-    def since_launch(line: OperationLine) -> float | None:
-        ns: Any = value_at(line, moment)
-        return None if ns is None else (ns - line.zero_ns) / S
-
-    return since_launch
-
-
-def _phase_ms(at: int) -> Callable[[OperationLine], float]:
-    return lambda line: line.step.phases_ns[at] / MS
-
-
-def _wait_ms(line: OperationLine) -> float | None:
-    if line.operation is None or line.transfer_ns is None:
-        return None
-    return (line.operation.exit_ns - line.operation.enter_ns - line.transfer_ns) / MS
-
-
-# For each column, the path of its value from a Line, or a function. Scripts read these names: add, never rename.
-STEP_CSV: dict[str, str | Callable[[OperationLine], object]] = {
-    "trial": "trial",
-    "repeat": "repeat",
-    "step": "step.step",
-    "rank": "step.rank",
-    "epoch": "step.epoch",
-    "warmup": "step.warmup",
-    "samples": "step.samples",
-    "loss": lambda line: "nan" if line.step.loss is None and line.step.has_loss else line.step.loss,
-    "begin_s": _at("step.begin_ns"),
-    "end_s": _at("step.end_ns"),
-    **{f"{phase}_ms": _phase_ms(at) for at, phase in enumerate(PHASES)},
-    "number": "number",
-    "operation": "operation.kind",
-    "bytes": "operation.bytes",
-    "before_s": _at("operation.called_ns"),
-    "arrival_s": _at("operation.enter_ns"),
-    "after_s": _at("operation.exit_ns"),
-    "wait_ms": _wait_ms,
-    "transfer_ms": lambda line: None if line.transfer_ns is None else line.transfer_ns / MS,
-    "last": lambda line: None if line.last_rank is None else line.last_rank == line.step.rank,
-    "clock_error_ms": "clock_error_ms",
-}
+# The columns. Scripts read these names: add, never rename.
+OF_STEP = ("trial", "repeat", "step", "rank", "epoch", "warmup", "samples", "loss", "begin_s", "end_s")
+OF_OPERATION = ("number", "operation", "bytes", "before_s", "arrival_s", "after_s")
+OF_ARRIVALS = ("wait_ms", "transfer_ms", "last", "clock_error_ms")
+STEP_CSV = (*OF_STEP, *(f"{phase}_ms" for phase in PHASES), *OF_OPERATION, *OF_ARRIVALS)
 
 
 def steps_as_csv(journals: Mapping[tuple[str, int], Journal]) -> Iterator[str]:
     """The text, line by line. journals: by trial and number of the repeat."""
-    lines = (line for repeat, journal in journals.items() for line in _of_repeat(*repeat, journal))
-    return csv_lines([*STEP_CSV], (values_of(line, STEP_CSV) for line in lines))
+    return csv_lines(STEP_CSV, (line for repeat, journal in journals.items() for line in _of_repeat(*repeat, journal)))
 
 
-def _of_repeat(trial: str, repeat: int, journal: Journal) -> Iterator[OperationLine]:
+def _of_repeat(trial: str, repeat: int, journal: Journal) -> Iterator[dict[str, object]]:
+    """A line for each operation of a rank, or for its step if that has none. Times are by the console's clock."""
     clocks, devices, pauses, counts, zero_ns = Clocks(), dict[int, str](), list[Pause](), Counter[int](), 0
     for message in journal():
         clocks.add(message)
@@ -142,11 +90,46 @@ def _of_repeat(trial: str, repeat: int, journal: Journal) -> Iterator[OperationL
         }
         for step in sorted((step for of_rank in steps.values() for step in of_rank), key=lambda s: (s.step, s.rank)):
             known = waits.get((step.rank, step.step)) or [(None, None)] * len(step.collectives)
-            error_ms = errors_ns[step.rank] / MS if errors_ns else None
+            of_step = {"trial": trial, "repeat": repeat, **_step_values(step, zero_ns)}
+            error = {"clock_error_ms": errors_ns[step.rank] / MS} if errors_ns else {}
             for number, (operation, waited) in enumerate(zip(step.collectives, known, strict=True), start=1):
-                yield OperationLine(trial, repeat, zero_ns, step, number, operation, *waited, error_ms)
+                yield of_step | error | {"number": number} | _operation_values(operation, zero_ns, step.rank, *waited)
             if not step.collectives:
-                yield OperationLine(trial, repeat, zero_ns, step)
+                yield of_step
+
+
+def _step_values(step: Step, zero_ns: int) -> dict[str, object]:
+    """The values of a step. zero_ns: the launch."""
+    return {
+        "step": step.step,
+        "rank": step.rank,
+        "epoch": step.epoch,
+        "warmup": step.warmup,
+        "samples": step.samples,
+        "loss": "nan" if step.loss is None and step.has_loss else step.loss,
+        "begin_s": (step.begin_ns - zero_ns) / S,
+        "end_s": (step.end_ns - zero_ns) / S,
+        **{f"{phase}_ms": ns / MS for phase, ns in zip(PHASES, step.phases_ns, strict=True)},
+    }
+
+
+def _operation_values(
+    operation: Collective, zero_ns: int, rank: int, transfer_ns: int | None, last_rank: int | None
+) -> dict[str, object]:
+    """The values of a rank's operation. transfer_ns: how long it took once all needed ranks had arrived; None: the
+    ranks' operations differ in this step, or their arrivals cannot be compared. last_rank: the rank that arrived last;
+    None also if the operation has no other rank."""
+    values: dict[str, object] = {
+        "operation": operation.kind,
+        "bytes": operation.bytes,
+        "before_s": (operation.called_ns - zero_ns) / S,
+        "arrival_s": (operation.enter_ns - zero_ns) / S,
+        "after_s": (operation.exit_ns - zero_ns) / S,
+    }
+    if transfer_ns is not None:
+        values["wait_ms"] = (operation.exit_ns - operation.enter_ns - transfer_ns) / MS
+        values["transfer_ms"] = transfer_ns / MS
+    return values | ({} if last_rank is None else {"last": last_rank == rank})
 
 
 def _blocks(journal: Journal, counts: Mapping[int, int]) -> Iterator[StepsByRank]:

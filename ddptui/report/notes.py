@@ -28,7 +28,6 @@ from ddptui.findings.phrases import where
 from ddptui.findings.questions import why_none
 from ddptui.findings.words import evidence, in_sentences, remedy, short
 from ddptui.report import ranks
-from ddptui.report.columns import IN_BACKWARD, IN_SOME_STEPS, aggregation
 from ddptui.report.rows import (
     OFF_BY,
     ROUGH,
@@ -36,7 +35,6 @@ from ddptui.report.rows import (
     grouped,
     is_marked,
     is_stand_in,
-    loss_of,
     median_figure,
     rows_of,
     step_ms,
@@ -48,7 +46,6 @@ from ddptui.text.words import MS, S, count, in_a_row, seconds
 # How to read the table; what came of a trial; why figures may deceive; what others have measured; what else differs
 # between two runs.
 NoteKind = Literal["reading", "finding", "caution", "published", "difference"]
-OF_LOSS = "loss: the mean over the last tenth of the steps"
 STATES = {  # of checks, in the order in which they are shown
     "wrong": "failed",
     "doubtful": "doubtful",
@@ -146,7 +143,7 @@ def _of_trials(kind: NoteKind, names: Sequence[str], words: str) -> Note:
 
 def _of_columns(rows: Sequence[Row], results: Results, preset: Preset) -> Iterator[Note]:
     """Notes that explain headers and marks in cells."""
-    if len(preset.trials) > 1:
+    if len(preset.trials) > 1 and preset.kind != "primitives":
         yield from _of_ratios(results)
     if any(len(valid_repeats(row.result.repeats)) > 1 for row in rows):
         yield Note("reading", f"{OFF_BY}: the largest deviation of any repeat from the median")
@@ -172,13 +169,6 @@ def _of_columns(rows: Sequence[Row], results: Results, preset: Preset) -> Iterat
     starts = dict.fromkeys((repeat.start_why, row.result.name) for row in rows for repeat in row.result.repeats)
     for why, names in grouped((why, name) for why, name in starts if why).items():
         yield _of_trials("reading", names, f"started cold (each rank imports torch itself): {why}")
-    aggregations = {aggregation(row) for row in rows}
-    if IN_BACKWARD in aggregations:
-        yield Note("reading", f"{IN_BACKWARD} torch DDP aggregates during backward: the time of backward includes it")
-    if IN_SOME_STEPS in aggregations:
-        yield Note("reading", f"{IN_SOME_STEPS} averages only in some steps: the median step has no aggregation")
-    if any(loss_of(row.result) is not None for row in rows):
-        yield Note("reading", OF_LOSS)
     repeats = [repeat for row in rows for repeat in row.result.repeats]
     if any(repeat.wait_error_ms is not None and repeat.wait_ms is not None for repeat in repeats):
         yield Note("reading", f"wait ms {OFF_BY}: the error of the ranks' clocks; transfer ms has the same error")
@@ -213,7 +203,7 @@ def _of_trial(row: Row, results: Results, tried: set[str]) -> list[str]:
         lights(row.last) if row.last and row.result.kind == "command" else "",
         _in_one_line(row.result, results, tried),
         *_facts(row),
-        *missing_repeats(row.result, results),
+        *_missing_repeats(row.result, results),
     ]
     return [line for line in lines if line]
 
@@ -221,8 +211,8 @@ def _of_trial(row: Row, results: Results, tried: set[str]) -> list[str]:
 def lights(repeat: RepeatResult) -> str:
     """The checks of a watched training, by their state; empty if there are none."""
     by_state = {word: [light.name for light in repeat.checks if light.state == state] for state, word in STATES.items()}
-    told = "; ".join(f"{word}: {', '.join(names)}" for word, names in by_state.items() if names)
-    return told and f"checks {told}"
+    states = "; ".join(f"{word}: {', '.join(names)}" for word, names in by_state.items() if names)
+    return states and f"checks {states}"
 
 
 def _in_one_line(result: TrialResult, results: Results, tried: set[str]) -> str:
@@ -236,8 +226,8 @@ def _in_one_line(result: TrialResult, results: Results, tried: set[str]) -> str:
     tried.add(advised.action or "")
     parts: list[str] = []
     for finding in result.findings:
-        told = "" if finding in results.findings else short(finding)
-        parts += [told, evidence(finding) * (finding is first), action * (finding is advised)]
+        found = "" if finding in results.findings else short(finding)
+        parts += [found, evidence(finding) * (finding is first), action * (finding is advised)]
     return in_a_row(parts, ".")
 
 
@@ -307,7 +297,7 @@ def _changed(change: Change) -> str:
     return f"{words} (not attributed: too few steps, or too uncertain)"
 
 
-def missing_repeats(trial: TrialResult, results: Results) -> list[str]:
+def _missing_repeats(trial: TrialResult, results: Results) -> list[str]:
     """The number of repeats of a trial that did not fail but lacks some, in words; empty if none is missing."""
     done, wanted = finished(trial), results.repeats or 0
     if trial.status != "ok" or not 0 < done < wanted:

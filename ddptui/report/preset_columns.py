@@ -83,9 +83,9 @@ def _measured(cell: Callable[[Trial], str]) -> Callable[[Trial], str]:
     return lambda trial: cell(trial) if trial.primitives == "measure" else NOTHING
 
 
-def _some(names: Sequence[str], usual: str) -> str:
-    """The names, or their number if there are more than FEW; `usual` if there are none."""
-    return usual if not names else ", ".join(names) if len(names) <= FEW else str(len(names))
+def _some(names: Sequence[str], otherwise: str) -> str:
+    """The names, or their number if there are more than FEW; `otherwise` if there are none."""
+    return otherwise if not names else ", ".join(names) if len(names) <= FEW else str(len(names))
 
 
 ALL, FEW = "all", 2

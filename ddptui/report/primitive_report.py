@@ -19,12 +19,10 @@ from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.catalog import Cadence
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
-from ddptui.findings.primitive_answers import cost_of_call, how_long
-from ddptui.findings.words import in_sentences
-from ddptui.report import primitive_tables, ranks
+from ddptui.report import primitive_tables
 from ddptui.report.blocks import Block, Drawing, Heading, Notes, Plot
 from ddptui.report.exports import values_of
-from ddptui.report.notes import damage, failure, missing_repeats
+from ddptui.report.notes import note_lines
 from ddptui.report.ranks import describe_nccl
 from ddptui.report.rows import what_became
 from ddptui.text.tables import as_csv as write_csv
@@ -47,25 +45,14 @@ TICK = (
 
 
 def primitive_blocks(results: Results, preset: Preset) -> Iterator[Block]:
-    """The blocks of the report, trial by trial, with failures at the end."""
+    """The blocks of the report, trial by trial, with the notes at the end."""
     trials = {trial.name: trial for trial in preset.trials}
-    yield Notes([ranks.gpus_of_machine(results), *(f"difference: {line}" for line in results.differences or ())])
     for result in results.trials:
         if result.primitives:
             yield from _of_trial(result.primitives, trials[result.name])
-    yield Notes(_failures(results))
-
-
-def _failures(results: Results) -> list[str]:
-    """A line for each damaged journal, and for each trial that lacks figures, with the end of its log."""
-    lines = damage(results.unread or ())
-    for trial in results.trials:
-        if trial.error or trial.status != "ok":
-            lines.append(failure(trial, results) if trial.error else f"{trial.name} {what_became(trial)}")
-        lines += [f"{trial.name}: {line}" for line in missing_repeats(trial, results)]
-    if results.status == "interrupted":
-        lines.append("interrupted: only finished parts are shown")
-    return lines
+        if result.status == "skipped":
+            yield Notes([f"{result.name} {what_became(result)}"])
+    yield Notes(note_lines(results, preset))
 
 
 def _of_trial(launches: Sequence[PrimitivesResult], trial: Trial) -> Iterator[Block]:
@@ -77,8 +64,6 @@ def _of_trial(launches: Sequence[PrimitivesResult], trial: Trial) -> Iterator[Bl
     yield Notes([primitive_tables.LEGEND] if result.views else [])
     if result.cells:
         yield from _measured(result, trial, len(launches))
-    if sentences := in_sentences([*how_long(launches), *cost_of_call(launches)]):
-        yield from (Heading("What it means"), Notes(sentences))
 
 
 def _measured(result: PrimitivesResult, trial: Trial, repeats: int) -> Iterator[Block]:

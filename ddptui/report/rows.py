@@ -1,7 +1,6 @@
 """Rows of the table that compares trials, and cells that several tables and sentences share."""
 
 from collections.abc import Callable, Iterable, Sequence
-from statistics import median
 from typing import NamedTuple, TypeVar
 
 from ddptui.analysis.breakdown import Breakdown, difference
@@ -11,6 +10,7 @@ from ddptui.analysis.repeats import Pair, is_rough, valid_repeats, why_rough
 from ddptui.analysis.results import RepeatResult, Results, TrialResult
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
+from ddptui.findings.trial import median_over
 from ddptui.text.words import NOTHING, digits
 
 Figure = Callable[[RepeatResult], float | None]
@@ -48,7 +48,7 @@ class Row(NamedTuple):
 
 def is_marked(trial: TrialResult) -> bool:
     """Whether repeats of the trial were disturbed or changed by hand, or a GPU's clock was held back."""
-    return is_rough(trial.repeats) or is_held_back(trial)
+    return is_rough(trial.repeats) or (trial.summary is not None and Caution.HELD_BACK in trial.summary.warnings)
 
 
 def mark_of(trial: TrialResult, results: Results | None = None) -> str:
@@ -56,11 +56,6 @@ def mark_of(trial: TrialResult, results: Results | None = None) -> str:
     baseline."""
     pairs = ratio_pairs(trial, results) if results else []
     return f" {DISTURBED}" * (is_marked(trial) or bool(why_rough(pairs)))
-
-
-def is_held_back(trial: TrialResult) -> bool:
-    """Whether heat or power held back a rank's GPU for long. Its repeats stay valid."""
-    return trial.summary is not None and Caution.HELD_BACK in trial.summary.warnings
 
 
 def rows_of(results: Results, preset: Preset) -> list[Row]:
@@ -108,8 +103,7 @@ def median_of(result: TrialResult, figure: Figure, form: str = "") -> str:
 
 def median_figure(result: TrialResult, figure: Figure) -> float | None:
     """The median of a figure over the valid repeats; None if no repeat has it."""
-    values = [value for repeat in valid_repeats(result.repeats) if (value := figure(repeat)) is not None]
-    return median(values) if values else None
+    return median_over(valid_repeats(result.repeats), figure)
 
 
 def step_ms(repeat: RepeatResult) -> float | None:

@@ -40,8 +40,8 @@ def differences(a: Results, b: Results, results: Results) -> list[str]:
     settings = [*_contents(a, b, results), *_fields(both), *_environments(a.environment, b.environment, both)]
     explained = {name for difference in (*loads, *settings) for name in difference.explains}
     explained |= {trial.name for base, trial in both if SLOW_DOWN & (_raised(base) ^ _raised(trial))}
-    told = [effect for effect in beside_baseline(results) if effect.outcome in ("slower", "faster")]
-    if unexplained := [effect.name for effect in told if effect.name not in explained]:
+    decided = [effect for effect in beside_baseline(results) if effect.outcome in ("slower", "faster")]
+    if unexplained := [effect.name for effect in decided if effect.name not in explained]:
         loads.append(Difference(f"{who(unexplained, len(both))}: {UNEXPLAINED}"))
     return [difference.text for difference in (*loads, *settings)] or [NO_DIFFERENCE]
 

@@ -1,6 +1,6 @@
 """The result of a run as terminal text, Markdown, CSV and JSON; with the questions of a lesson beside their cells."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -11,10 +11,10 @@ from ddptui.config.preset import Preset
 from ddptui.config.values import describe_bottleneck
 from ddptui.report import primitive_report as primitives
 from ddptui.report.blocks import Block, Drawing, Heading, Notes, Quote, as_markdown, as_text
-from ddptui.report.columns import AT_LEAST, IN_BACKWARD, IN_SOME_STEPS, columns_of
+from ddptui.report.columns import AT_LEAST, columns_of
 from ddptui.report.exports import json_text, values_of
 from ddptui.report.matrix import matrices, side_by_side
-from ddptui.report.notes import OF_LOSS, note_lines
+from ddptui.report.notes import note_lines
 from ddptui.report.ranks import UNREAD, Source, known, place_tables, rank_tables
 from ddptui.report.rows import Row, is_stand_in, rows_of
 from ddptui.text import tables
@@ -38,13 +38,13 @@ def asked(preset: Preset, results: Results, answers: Sequence[str]) -> list[Aske
     if not answers:
         return []
     rows = rows_of(results, preset) if preset.kind != "primitives" else []
-    told = []
+    found = []
     for question, answer in zip(preset.questions, answers, strict=True):
         about = [row for row in rows if not question.trials or row.result.name in question.trials]
         shown = ("trial", *question.columns) if question.columns else ()
         evidence = [column for column in columns_of(about) if column.key in shown] if about else []
-        told.append(Asked(question.localized_text, evidence, answer))
-    return told
+        found.append(Asked(question.localized_text, evidence, answer))
+    return found
 
 
 def lesson_blocks(questions: Sequence[Asked], before: str = "", level: int = 3) -> Iterator[Block]:
@@ -58,7 +58,6 @@ def lesson_blocks(questions: Sequence[Asked], before: str = "", level: int = 3) 
         yield Quote(answer.strip() or UNANSWERED)
 
 
-LOSS = " loss"  # found in the table's header if the loss is shown
 STYLES = {"failed": RED, "skipped": DIM}  # the style of a trial's row, by its status
 
 
@@ -96,25 +95,12 @@ def _blocks(
         return
     rows = rows_of(results, preset)
     styles = {place: STYLES[row.result.status] for place, row in enumerate(rows) if row.result.status in STYLES}
-    table = Table(columns_of(rows, preset.columns, usual), styles, AT_LEAST)
-    yield table
+    yield Table(columns_of(rows, preset.columns, usual), styles, AT_LEAST)
     for heading, of_ranks in (rank_tables(results) | place_tables(results, source, width)).items():
         yield from (Heading(heading), of_ranks)
     if waited := matrices(results):
         yield from (Heading("Who waited for whom"), Drawing(partial(side_by_side, waited)))
-    shown = tables.as_text(table, width) if width else None
-    notes = note_lines(results, preset)
-    yield Notes(notes if shown is None else applying(notes, shown))
-
-
-def applying(notes: Iterable[str], shown: Sequence[str]) -> list[str]:
-    """The notes without those about columns that are not in the table. shown: the lines of the table."""
-    return [note for note in notes if any(_sign(note) in line for line in shown)]
-
-
-def _sign(note: str) -> str:
-    """The text that must be in the table for the note to be shown; empty if the note is always shown."""
-    return LOSS if note == OF_LOSS else note[:1] if note[:1] in (IN_BACKWARD, IN_SOME_STEPS) else ""
+    yield Notes(note_lines(results, preset))
 
 
 def as_json(results: Results, preset: Preset, *_: object) -> str:

@@ -61,10 +61,8 @@ class _Wrapper(TextWrapper):
 def paragraph(text: str, width: int, **options: Any) -> list[str]:
     """The lines of a text, wrapped to `width`. Hyphenated names such as reduce-scatter are not broken. options: those
     of TextWrapper."""
-    if text.isascii():
-        return TextWrapper(width, break_on_hyphens=False, **options).wrap(text)
     filled = "".join(char + FILLER * (_width(char) - 1) for char in text)
-    return [line.replace(FILLER, "") for line in _Wrapper(width, **options).wrap(filled)]
+    return [line.replace(FILLER, "") for line in _Wrapper(width, break_on_hyphens=False, **options).wrap(filled)]
 
 
 Span = tuple[str, str]  # text, kind

@@ -49,7 +49,10 @@ def count(number: int, noun: str, several: str | None = None) -> str:
     return f"{number} {noun if number == 1 else several or noun + 's'}"
 
 
-def listed(names: Sequence[str], most: int = 6) -> str:
+MOST_LISTED = 6  # names in a sentence
+
+
+def listed(names: Sequence[str], most: int = MOST_LISTED) -> str:
     """Names as a list in a sentence: a, b and c. If there are more than `most`: a, b, c and 4 more. Empty for none."""
     if not names:
         return ""
@@ -197,17 +200,11 @@ def _unit(seconds: float) -> tuple[float, str]:
     return next(((factor, unit) for factor, unit in TIMES if seconds >= 0.9995 * factor), TIMES[-1])
 
 
-def in_one_unit(*times: float) -> tuple[list[str], str]:
-    """Times in seconds as text, in the unit and with the decimals of the last one; and that unit."""
-    factor, unit = _unit(times[-1])
-    places = len(digits(times[-1] / factor).partition(".")[2])
-    return [f"{time / factor:.{places}f}" for time in times], unit
-
-
-def time_range(low: float, high: float) -> str:
+def time_range(low: float, high: float, to: str = " to ") -> str:
     """A range of times in seconds as text: 1.00 to 1.05 s; a single time if both ends read the same."""
-    (first, last), unit = in_one_unit(low, high)
-    return f"{last if first == last else f'{first} to {last}'} {unit}"
+    factor, unit = _unit(high)
+    places = len(digits(high / factor).partition(".")[2])
+    return f"{to.join(dict.fromkeys(f'{time / factor:.{places}f}' for time in (low, high)))} {unit}"
 
 
 def seconds(value: float | None) -> str:

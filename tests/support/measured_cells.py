@@ -11,6 +11,7 @@ from ddptui.analysis.results import Results
 from ddptui.config.catalog import primitive_facts
 from ddptui.config.preset import Preset
 from ddptui.findings.compare import compare
+from ddptui.findings.questions import answer_of
 from tests.support.builders import preset_of
 
 KB, MB = 1024, 1024 * 1024
@@ -82,4 +83,5 @@ def of_primitives(trials: Mapping[str, Sequence[PrimitivesResult]], **fields: An
         )
         for trial in empty.trials
     ]
-    return msgspec.structs.replace(empty, status="ok", trials=found), preset
+    results = msgspec.structs.replace(empty, status="ok", trials=found)
+    return msgspec.structs.replace(results, findings=answer_of(results, preset)), preset

@@ -9,11 +9,12 @@ from msgspec.structs import replace
 from ddptui.analysis.places import PlaceTime, lines_of_excess, place_times, spots_of
 from ddptui.analysis.waits import AlignedSteps, align_steps
 from ddptui.findings.verdict import analyze_aligned
-from ddptui.findings.words import long, short
+from ddptui.findings.words import short
 from ddptui.text.words import MS
 from ddptui.wire.messages import Collective, Line, Place, Sampled, Step
 from ddptui.wire.phases import PARTS, PHASES
 from tests.support.builders import step
+from tests.support.printed import long
 
 STEPS, STEP_MS = 40, 40.0
 STACKS = {

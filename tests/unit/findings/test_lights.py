@@ -9,11 +9,12 @@ import pytest
 from ddptui.analysis.check_log import CheckLog, processes_of
 from ddptui.analysis.finding import Finding, Kind
 from ddptui.findings.checks import Checked
-from ddptui.findings.words import long, short
+from ddptui.findings.words import short
 from ddptui.wire.messages import Batch, Collective, Fingerprint, Step
 from ddptui.wire.phases import PARTS
 from tests.support import builders
 from tests.support.builders import MS, hello
+from tests.support.printed import long
 
 AT = {part: number for number, part in enumerate(PARTS)}
 USUAL = ("data", "forward", "backward", "aggregate", "optimizer")

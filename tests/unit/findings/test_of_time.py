@@ -12,10 +12,11 @@ from ddptui.analysis.waits import align_steps
 from ddptui.findings.repeat import outcome_of_messages
 from ddptui.findings.time import nothing, of_time
 from ddptui.findings.trial import of_repeats, scaled
-from ddptui.findings.words import long, short
+from ddptui.findings.words import short
 from ddptui.wire.messages import GATHER_OUTPUTS
 from ddptui.wire.records import shift_times
 from tests.support.builders import journal
+from tests.support.printed import long
 from tests.support.traces import MS, Await, Call, Program, Shape, Told, Work, all_reduce, trace, works_of
 
 PARTS = ("data", "forward", "backward", "aggregate", "optimizer", "between steps")

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from ddptui.analysis.finding import Finding, Kind
-from ddptui.findings.words import EVIDENCE, FOUND, evidence, in_sentences, long, short
+from ddptui.findings.words import EVIDENCE, FOUND, evidence, in_sentences, short
 from ddptui.text.words import seconds
+from tests.support.printed import long
 
 LATE = {"late_ms": 20.0, "off_by_ms": 2.0, "of_waiting_share": 0.93, "share": 0.4, "in_backward_share": 1.0}
 TIMES = {"ratio_times": 2.1, "low_times": 2.0, "high_times": 2.2, "repeats": 3.0}

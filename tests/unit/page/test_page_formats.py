@@ -107,7 +107,7 @@ def test_primitives_have_a_page_with_tables_and_a_chart_and_a_picture_of_it() ->
     found = Found(page_of(Told([]), preset, results))
     assert ("figure", "class") in found.elements
     assert "dist.reduce(tensor, dst=0)" in found.text
-    assert "What it means" in found.text
+    assert "On 2 ranks a call takes " in found.text
     marks = [element for element in found.elements if element[0] == "circle"]
     assert len(marks) == len(SIZES)
     results, preset = of_primitives({"a": [result(cells("all_reduce", lambda bytes: 100 + bytes / 1000))]})

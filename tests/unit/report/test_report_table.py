@@ -14,7 +14,7 @@ from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck
 from ddptui.config.values import describe_bottleneck
-from ddptui.report.notes import OF_LOSS, answer, note_lines
+from ddptui.report.notes import answer, note_lines
 from ddptui.report.table import as_csv, as_json, markdown, text
 from ddptui.text.tables import RED
 from ddptui.wire.messages import Audit, Done
@@ -46,7 +46,7 @@ def cells_of(shown: str, trial: str) -> dict[str, str]:
 
 def told_in(results: Results, preset: Preset) -> list[str]:
     """The notes but for cautions, since these journals are short, and for the one on the column of losses."""
-    return [note for note in note_lines(results, preset) if "caution" not in note and note != OF_LOSS]
+    return [note for note in note_lines(results, preset) if "caution" not in note]
 
 
 def ran(**fields: Any) -> tuple[Results, Preset]:
@@ -138,7 +138,7 @@ def test_the_table_stands_between_the_title_and_the_notes() -> None:
     lines = note_lines(*ran(title="Which one?"))
     how_to_read = lines.index("ratio, speed-up: relative to a; each repeat has its own ratio: the median is shown")
     assert lines[0].startswith("caution, all trials: ")
-    assert 0 < how_to_read < lines.index(OF_LOSS)
+    assert how_to_read > 0
     assert shown.endswith("\n".join(["\n", *lines]) + "\n")
     assert [line.split()[0] for line in table_of(shown)[2:]] == ["a", "b"]
 
@@ -308,18 +308,11 @@ def test_dp_without_a_gpu_is_marked_as_a_stand_in(device: str, marked: bool) -> 
 def test_which_steps_have_a_time_of_aggregation() -> None:
     preset = preset_of({"trial": [{"name": "a", "strategy": "ddp"}, {"name": "b"}]})
     results = results_for(preset, journal("a"), journal("b"))
-    assert cells_of(markdown(results, preset), "a")["aggr. ms"] == "²"
-    explained = "² torch DDP aggregates during backward"
-    assert any(note.startswith(explained) for note in note_lines(results, preset))
-    assert explained in text(results, preset, 300)
-    assert explained not in text(results, preset, 30)  # no column shows the mark
-    note = "³ averages only in some steps: the median step has no aggregation"
+    assert cells_of(markdown(results, preset), "a")["aggr. ms"] == "in bwd"
     preset = preset_of({"trial": [{"name": "a", "every": 4}, {"name": "b"}, {"name": "c", "strategy": "none"}]})
     results = results_for(preset, journal("a"), journal("b"), journal("c"))
     shown = markdown(results, preset)
-    assert [cells_of(shown, name)["aggr. ms"] for name in ("a", "b", "c")] == ["³", "4.00", NOTHING]
-    assert note in note_lines(results, preset)
-    assert note not in note_lines(results_for(preset, journal("b"), journal("c")), preset)
+    assert [cells_of(shown, name)["aggr. ms"] for name in ("a", "b", "c")] == ["in some", "4.00", NOTHING]
     results, preset = with_last_words(strategy="ddp", mistake="average_again")
     assert cells_of(markdown(results, preset), "a")["aggr. ms"] == "4.00"
     assert told_in(results, preset) == []

@@ -55,7 +55,7 @@ def test_a_caution_stands_with_the_trial_that_it_concerns_and_how_to_read_the_ta
     assert [words.split(":")[0] for words in of_b.chosen] == ["b", "caution, b"]
     assert of_b.others[-1].startswith("caution, a: ")
     assert of_a.reading == of_b.reading
-    assert [words.split(":")[0] for words in of_a.reading] == ["ratio, speed-up", "b", "loss"]
+    assert [words.split(":")[0] for words in of_a.reading] == ["ratio, speed-up", "b"]
 
 
 def test_all_that_is_said_is_said_once() -> None:
