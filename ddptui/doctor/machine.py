@@ -22,7 +22,7 @@ from ddptui.config.trial import Trial
 from ddptui.engines.checks import CHECKS, DATA_VARIABLE, FILES, data_folder, files_needed, too_few_files
 from ddptui.engines.rank_server import RankServer
 from ddptui.engines.slurm.job import refusal
-from ddptui.host import gpus
+from ddptui.host import gpus, network
 from ddptui.host.gpus import VISIBLE, Build, Driver, HostGpu
 from ddptui.host.machine import available_cores, cpu_model
 from ddptui.host.network import NetworkError, choose_interface
@@ -166,11 +166,7 @@ def finest_tick_ns(readings: int = 1000) -> int:
 
 def interfaces() -> Iterator[CheckResult]:
     """Lists the network interfaces, and checks a connection over 127.0.0.1, which ranks need."""
-    addresses = {
-        name: [entry.address for entry in entries if entry.family == socket.AF_INET]
-        for name, entries in psutil.net_if_addrs().items()
-    }
-    listed = ", ".join(f"{name} {' '.join(ipv4)}" for name, ipv4 in addresses.items() if ipv4) or "none"
+    listed = ", ".join(f"{each.name} {each.address}" for each in network.interfaces()) or "none"
     try:
         # with a timeout, because a firewall may drop packets silently
         with (

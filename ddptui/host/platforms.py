@@ -14,9 +14,8 @@ from ddptui.host.rank_place import LARGEST_ID, Environ, PlaceError, RankPlace, V
 from ddptui.text.words import did_you_mean
 
 MOST_NAMES = 65_536  # a longer list of counts is an error: no cluster has so many nodes
-RANGE = re.compile(r"(\d{1,9})-(\d{1,9})", re.ASCII)
 CHOICE = r"(?:\d{1,9}-\d{1,9}|[^\[\],\s-]++)"
-BRACKETS = re.compile(rf"\[({CHOICE})((?:,{CHOICE})*+)\]", re.ASCII)
+BRACKETS = re.compile(rf"\[({CHOICE})(?:,{CHOICE})*+\]", re.ASCII)
 NODE = rf"(?:[^\[\],\s]|{BRACKETS.pattern})++"
 NODE_LIST = re.compile(rf"({NODE})(?:,{NODE})*+", re.ASCII)
 COUNT = re.compile(r"(\d{1,6})(?:\(x(\d{1,6})\))?", re.ASCII)
@@ -25,8 +24,7 @@ COUNT = re.compile(r"(\d{1,6})(?:\(x(\d{1,6})\))?", re.ASCII)
 def first_node(text: str) -> str:
     """The first node of a list: n08 for `n[08-10],x`. Raises PlaceError."""
     nodes = NODE_LIST.fullmatch(text)
-    ranges = [found for choices in BRACKETS.findall(text) for found in RANGE.findall("".join(choices))]
-    if nodes is None or any(int(first) > int(last) for first, last in ranges):
+    if nodes is None:
         raise PlaceError(f"'{quoted(text)}' is not a list of nodes in Slurm's format, such as a[1-3,07-09],b")
     return BRACKETS.sub(lambda found: found[1].split("-")[0], nodes[1])
 

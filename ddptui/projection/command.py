@@ -14,7 +14,7 @@ from ddptui.config.trial import Trial
 from ddptui.projection import NetworkUsed, Point, Projection, ProjectionError, Scaling, measured, model, report
 from ddptui.projection.model import Costs
 from ddptui.run import listing
-from ddptui.store.overview import UNDER_WAY
+from ddptui.store.overview import UNDER_WAY, overview
 from ddptui.store.runs import Run, RunError, find_run
 from ddptui.text.words import US_IN_S, count, did_you_mean
 
@@ -95,7 +95,7 @@ def _reservations(run: Run, trial: Trial, logs: Sequence[LaunchData], repeats: i
     """Warnings to show before the results: launches are missing in the run, or were disturbed."""
     sentences = []
     part = f"{len(logs)} of {count(repeats, 'repeat')} of {trial.name}"
-    status = UNDER_WAY if run.is_held() else run.status()
+    status = overview(run).status
     if verb := {UNDER_WAY: "is", "interrupted": "was"}.get(status):
         sentences.append(f"run {run.name} {verb} {status}: only what it had measured counts, {part}")
     elif len(logs) < repeats:

@@ -142,15 +142,8 @@ def load(
 
 def as_toml(preset: Preset) -> str:
     """A preset as TOML that loads as an equal preset. Every trial is spelled out, so that it depends on no override."""
-    plain: dict[str, Any] = msgspec.to_builtins(preset)
-    table = {key: plain[key] for key in ("title", "group", "kind", "about", "baseline", "repeats", "columns")}
-    table |= {"trial": [_fields(trial) for trial in preset.trials], "engine": plain["engine"]}
-    table["zh"] = {key: text for key, text in plain["zh"].items() if text}
-    table["question"] = [{key: value for key, value in fields.items() if value} for fields in plain["questions"]]
-    table["reference"] = [  # TOML has no null: leave out values that were not published
-        {key: value for key, value in fields.items() if value is not None} for fields in plain["references"]
-    ]
-    table = {key: value for key, value in table.items() if value or value == ""}
+    table = msgspec.to_builtins(preset) | {"trial": [_fields(trial) for trial in preset.trials]}
+    table = {key: value for key, value in table.items() if key != "name" and value != {}}
     text = tomli_w.dumps(table)
     return text if r"\r" in text else tomli_w.dumps(table, multiline_strings=True)  # which would write \r\n as \n
 

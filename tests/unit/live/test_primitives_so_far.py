@@ -16,6 +16,7 @@ from ddptui.store.runs import Run
 from ddptui.text.words import size
 from ddptui.wire.messages import Hello, Ready, Shown
 from ddptui.wire.records import Ended, Launched, Message
+from tests.support.builders import replayed
 
 RUN = Run(Path(__file__).parents[2] / "tui" / "recorded_primitives" / "run")
 PRESET = RUN.preset()
@@ -23,7 +24,7 @@ TRIALS = {trial.name: trial for trial in PRESET.trials}
 
 
 def messages() -> list[Message]:
-    return list(RUN.replay(PRESET))
+    return replayed(RUN, PRESET)
 
 
 def result(name: str) -> TrialResult:
