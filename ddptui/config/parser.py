@@ -48,17 +48,16 @@ def parse(name: str, table: dict[str, Any], overrides: dict[str, Any], cores: in
     trials = _make_trials(file, overrides, max(cores, FEWEST_RANKS))
     names = [trial.name for trial in trials]
     _check_trials(file.kind, trials, overrides)
-    if file.baseline and file.baseline not in names and not overrides:
-        raise TrialError("baseline", _no_trial(file.baseline, names))
-    for index, reference in enumerate(file.references):
-        if reference.trial not in names and not overrides:
-            raise TrialError(f"reference[{index}].trial", _no_trial(reference.trial, names))
+    meant = [("baseline", file.baseline or names[0])]
+    meant += [(f"reference[{index}].trial", each.trial) for index, each in enumerate(file.references)]
     for index, question in enumerate(file.questions):
         if question.text in (before.text for before in file.questions[:index]):
             raise TrialError(f"question[{index}].text", "another question has this text: word them differently")
         check_columns(question.columns, f"question[{index}].columns")
-        if not overrides and (missing := next((name for name in question.trials if name not in names), None)):
-            raise TrialError(f"question[{index}].trials", _no_trial(missing, names))
+        meant += [(f"question[{index}].trials", trial) for trial in question.trials]
+    for path, trial in meant:
+        if trial not in names and not overrides:  # an override may have renamed it
+            raise TrialError(path, _no_trial(trial, names))
     keys = {key: getattr(file, key) for key in PresetKeys.__struct_fields__} | {
         "title": printable(file.title or name),  # one line, as for the group
         "group": printable(file.group),
@@ -136,13 +135,12 @@ def edited(preset: Preset, edits: Edits) -> Preset:
     for name, fields in edits.own.items():
         values = off_default(named(name, f"--set {name}:{next(iter(fields))}")) | fields
         useless = _useless_in(values)
-        for key in fields:
-            if key == "name":
-                raise TrialError(f"--set {name}:name", "cannot be set: `--duplicate` names a copy")
-            if key in useless:
-                raise TrialError(f"--set {name}:{key}", f"has no effect with {useless[key]}")
+        if "name" in fields:
+            raise TrialError(f"--set {name}:name", "cannot be set: `--duplicate` names a copy")
         try:
-            trials[name] = make_trial({key: value for key, value in values.items() if key not in useless})
+            trials[name] = make_trial(
+                {key: each for key, each in values.items() if key in fields or key not in useless}
+            )
         except TrialError as error:
             raise TrialError(f"--set {name}:{error.key}", error.why) from None
     for name in edits.removed:
@@ -244,10 +242,7 @@ def _make(fields: dict[str, Any], path: str, defaults: dict[str, Any], overrides
     """A trial from its own fields, the overrides, and the defaults that have an effect with its launch and strategy."""
     merged = defaults | fields | overrides
     useless = _useless_in(merged)
-    for key in fields:
-        if key in useless:
-            raise TrialError(f"{path}.{key}", f"has no effect with {useless[key]}")
-    values = {key: value for key, value in merged.items() if key not in useless}
+    values = {key: value for key, value in merged.items() if key in fields or key not in useless}
     if values.get("world_size") == CORES:
         values["world_size"] = ranks
     try:

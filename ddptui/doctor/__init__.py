@@ -24,7 +24,6 @@ def groups(runs: str | None) -> Groups:
             ("interfaces", machine.interfaces),
             ("open files", machine.open_files),
             ("processes", machine.processes),
-            ("time of day", machine.wall_clock),
         ),
         "Folders": (
             ("runs", partial(machine.check_runs, runs)),

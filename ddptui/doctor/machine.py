@@ -1,4 +1,4 @@
-"""Checks without torch: Python, cores, memory, folders, limits, time of day, network, and NVIDIA's GPUs."""
+"""Checks without torch: Python, cores, memory, folders, limits, network, and NVIDIA's GPUs."""
 
 import os
 import resource
@@ -9,7 +9,6 @@ import tempfile
 import textwrap
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -66,9 +65,7 @@ def _wrapped(begin: str, text: str) -> list[str]:
 
 ENOUGH_MEMORY_GB = 2  # for two ranks
 FEW, MANY = 2, 64  # numbers of ranks for which limits are checked
-PIDS_FILES = ("/sys/fs/cgroup/pids", "/sys/fs/cgroup/pids/pids")  # plus .max or .current: cgroups version 2 and 1
-EARLIEST = datetime(2025, 1, 1, tzinfo=UTC)  # before ddptui existed
-LATEST = datetime(2100, 1, 1, tzinfo=UTC)
+PIDS = Path("/sys/fs/cgroup")  # the folder of pids.max and pids.current (cgroups version 2)
 
 
 def machine() -> Iterator[CheckResult]:
@@ -103,12 +100,7 @@ def processes() -> Iterator[CheckResult]:
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     # Linux does not apply this limit to root
     by_user = None if soft == resource.RLIM_INFINITY or os.geteuid() == 0 else soft - _threads_of_user()
-    by_group = _room_in_cgroup()
-    rooms = [room for room in (by_user, by_group) if room is not None]
-    text = f"room for {min(rooms)} more processes and threads" if rooms else "no limit"
-    yield CheckResult(
-        "processes", f"{text}; {MANY} ranks need {threads_for(MANY)}", processes_remedy(by_user, by_group)
-    )
+    yield processes_finding(by_user, _room_in_cgroup())
 
 
 def threads_for(ranks: int) -> int:
@@ -116,15 +108,16 @@ def threads_for(ranks: int) -> int:
     return 16 + 10 * ranks  # measured: 71 for 8 ranks
 
 
-def processes_remedy(by_user: int | None, by_group: int | None) -> str:
-    """The remedy if too few processes can be started; empty if there is room. by_user, by_group: how many more the
-    limits of the user and of the container allow (None: no limit)."""
-    room = min([room for room in (by_user, by_group) if room is not None], default=threads_for(MANY))
-    if room >= threads_for(MANY):
-        return ""
-    who = f"{FEW} ranks need {threads_for(FEW)}" if room < threads_for(FEW) else f"for {MANY} ranks"
-    remedy = "raise `ulimit -u`" if room == by_user else "raise the container's limit (docker: --pids-limit)"
-    return f"{who}: {remedy}"
+def processes_finding(by_user: int | None, by_group: int | None) -> CheckResult:
+    """The finding about processes. by_user, by_group: how many more the limits of the user and of the container allow
+    (None: no limit)."""
+    rooms = [room for room in (by_user, by_group) if room is not None]
+    room = min(rooms, default=threads_for(MANY))
+    text = f"room for {room} more processes and threads" if rooms else "no limit"
+    how = "raise `ulimit -u`" if room == by_user else "raise the container's limit (docker: --pids-limit)"
+    return CheckResult(
+        "processes", f"{text}; {MANY} ranks need {threads_for(MANY)}", how if room < threads_for(MANY) else ""
+    )
 
 
 def _threads_of_user() -> int:
@@ -134,24 +127,11 @@ def _threads_of_user() -> int:
 
 
 def _room_in_cgroup() -> int | None:
-    for path in PIDS_FILES:
-        try:
-            most, now = (Path(path + end).read_text(encoding="utf-8").strip() for end in (".max", ".current"))
-            return int(most) - int(now)
-        except (OSError, ValueError):  # no such file, or it contains `max`, which means no limit
-            continue
-    return None
-
-
-def wall_clock() -> Iterator[CheckResult]:
-    """Checks the time of day, by which runs are named."""
-    now = datetime.now(UTC)
-    yield CheckResult("time of day", f"{now.astimezone():%Y-%m-%d %H:%M:%S %z}", time_remedy(now))
-
-
-def time_remedy(now: datetime) -> str:
-    """The remedy for an implausible time of day; empty if it is plausible."""
-    return "" if EARLIEST <= now < LATEST else "runs are named by it; set the clock: `timedatectl set-ntp true`"
+    try:
+        most, now = (int((PIDS / name).read_text(encoding="utf-8")) for name in ("pids.max", "pids.current"))
+    except (OSError, ValueError):  # no such file, or it contains `max`, which means no limit
+        return None
+    return most - now
 
 
 def _limit(limit: int) -> str:

@@ -81,19 +81,15 @@ def orphans() -> Iterator[CheckResult]:
         ranks = {on: psutil.Process(pid) for on, pid in pids.items()}
         child.kill_alone()
         gone = {on: _is_gone(rank) for on, rank in ranks.items()}
-        yield orphans_finding(gone, linux=sys.platform.startswith("linux"), pidfd=hasattr(os, "pidfd_open"))
+        yield orphans_finding(gone)
 
 
-def orphans_finding(gone: dict[str, bool], *, linux: bool, pidfd: bool) -> CheckResult:
+def orphans_finding(gone: dict[str, bool]) -> CheckResult:
     """The finding about orphans. gone: for "parent" and "console", whether a rank ended in time after that process was
     killed."""
-    means = "pidfd" if pidfd else "checked four times a second, without pidfd"
-    text = f"ranks die with their launcher (prctl) and the console ({means})"
-    if not linux:
-        text = f"ranks die with the console ({means}); with their launcher on Linux only"
-    survived = [on for on, ended in gone.items() if not ended and (linux or on != "parent")]
+    survived = [on for on, ended in gone.items() if not ended]
     if not survived:
-        return CheckResult("orphans", text)
+        return CheckResult("orphans", "ranks die with their launcher (prctl) and the console (pidfd)")
     return CheckResult("orphans", f"a rank outlives its {' and its '.join(survived)}", ORPHANS_REMEDY)
 
 

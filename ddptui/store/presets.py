@@ -1,7 +1,6 @@
 """Finds and loads presets: those shipped with ddptui, the project's and the user's."""
 
 import os
-import stat
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,23 +15,17 @@ from ddptui.config.values import convert, off_default
 from ddptui.host import machine
 from ddptui.host.folders import lab_root, user_config
 from ddptui.host.source import located
-from ddptui.store.settings import TomlFileError, read_table
+from ddptui.store.settings import TomlFileError, read_table, replace_file
 from ddptui.text.sanitize import brief
 from ddptui.text.words import count, did_you_mean, in_a_row, remedy_of
 
 
 def write_new(path: Path, text: str) -> None:
     """Write a new preset file; an existing one is not replaced. Raises PresetError."""
+    if os.path.lexists(path):
+        raise PresetError(f"{path}: already exists; remove it, or choose another name")
     try:
-        with path.open("x", encoding="utf-8") as file:
-            try:
-                file.write(text)
-                file.flush()
-            except OSError:
-                path.unlink()  # do not leave an incomplete preset
-                raise
-    except FileExistsError:
-        raise PresetError(f"{path}: already exists; remove it, or choose another name") from None
+        replace_file(path, text.encode())
     except OSError as error:
         is_missing = path.parent.name and not path.parent.is_dir()
         other = f"create the folder {path.parent}" if is_missing else "go to a folder in which you may write"
@@ -99,14 +92,6 @@ def find(name_or_file: str) -> Path:
     """The file of a preset, given by its name or path. Raises PresetError."""
     path = Path(name_or_file)
     if path.suffix == ".toml" or os.sep in name_or_file:
-        try:
-            kind = stat.S_IFMT(path.stat().st_mode)
-        except OSError as error:
-            why = (error.strerror or "cannot be found").lower()
-            raise PresetError(f"{name_or_file}: {why}") from None
-        if kind != stat.S_IFREG:  # reading a pipe might never end
-            what = "folder, not a preset" if kind == stat.S_IFDIR else "pipe or a device: a preset is a regular file"
-            raise PresetError(f"{path}: is a {what}")
         return path
     known = preset_paths()
     if name_or_file not in known:

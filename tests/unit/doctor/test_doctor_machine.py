@@ -7,7 +7,6 @@ import shutil
 import socket
 import sys
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -35,9 +34,6 @@ def test_this_machine_is_told_without_a_remedy_where_it_suffices(monkeypatch: py
     monkeypatch.setattr(psutil, "virtual_memory", lambda: enough._replace(available=GB))
     monkeypatch.setattr(machine, "available_cores", lambda: 1)
     assert [bool(finding.remedy) for finding in machine.machine()] == [False, True, True]
-    assert machine.time_remedy(datetime.now(UTC)) == ""
-    for year in (1970, 2190):
-        assert "timedatectl" in machine.time_remedy(datetime(year, 1, 1, tzinfo=UTC))
     for finding in (*processes.clock(), *processes.orphans()):
         assert finding.remedy == "", finding
 
@@ -80,19 +76,19 @@ def test_files_for_2_and_64_ranks(soft: int, hard: int, remedy: str, monkeypatch
         (None, None, ""),
         (1000, None, ""),
         (None, 1000, ""),
-        (100, None, "for 64 ranks: raise `ulimit -u`"),
-        (100, 5, "2 ranks need 36: raise the container's limit (docker: --pids-limit)"),
-        (5, 100, "2 ranks need 36: raise `ulimit -u`"),
+        (100, None, "raise `ulimit -u`"),
+        (100, 5, "raise the container's limit (docker: --pids-limit)"),
+        (5, 100, "raise `ulimit -u`"),
     ],
 )
 def test_room_is_what_the_narrower_limit_leaves(by_user: int | None, by_group: int | None, remedy: str) -> None:
-    assert machine.processes_remedy(by_user, by_group) == remedy
+    assert machine.processes_finding(by_user, by_group).remedy == remedy
 
 
 def test_the_limits_of_processes_are_read_where_they_stand(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)  # root is not held to its limit
     monkeypatch.setattr(resource, "getrlimit", lambda _: (machine._threads_of_user() + 50, 10_000))
-    monkeypatch.setattr(machine, "PIDS_FILES", (str(tmp_path / "pids"),))
+    monkeypatch.setattr(machine, "PIDS", tmp_path)
     assert "ulimit -u" in only(machine.processes()).remedy
     (tmp_path / "pids.max").write_text("30\n")
     (tmp_path / "pids.current").write_text("20\n")
@@ -235,7 +231,7 @@ def test_a_host_that_does_not_is_found_out(module: Callable[[str], str], monkeyp
     monkeypatch.setattr(processes, "DEATH_S", 0.1)
     judged: list[dict[str, bool]] = []
     judge = processes.orphans_finding
-    monkeypatch.setattr(processes, "orphans_finding", lambda gone, **means: judged.append(gone) or judge(gone, **means))
+    monkeypatch.setattr(processes, "orphans_finding", lambda gone: judged.append(gone) or judge(gone))
     assert "processes differ" in only(processes.clock()).text
     refused = only(processes.scheduler())
     assert "Operation not permitted" in refused.text
@@ -244,14 +240,6 @@ def test_a_host_that_does_not_is_found_out(module: Callable[[str], str], monkeyp
     assert judged == [{"parent": False, "console": False}]
     assert outlived.text == "a rank outlives its parent and its console"
     assert "pgrep" in outlived.remedy
-
-
-def test_what_watches_over_ranks_is_told_by_system() -> None:
-    gone, left = {"parent": True, "console": True}, {"parent": False, "console": True}
-    assert "(pidfd)" in processes.orphans_finding(gone, linux=True, pidfd=True).text
-    assert "four times a second" in processes.orphans_finding(gone, linux=True, pidfd=False).text
-    assert processes.orphans_finding(left, linux=True, pidfd=True).text == "a rank outlives its parent"
-    assert not processes.orphans_finding(left, linux=False, pidfd=False).remedy
 
 
 @pytest.mark.parametrize("check", [processes.clock, processes.scheduler, processes.orphans])
