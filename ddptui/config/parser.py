@@ -4,7 +4,7 @@ import itertools
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -134,13 +134,10 @@ def edited(preset: Preset, edits: Edits) -> Preset:
         trials = dict([*[*trials.items()][:after], (new, copy), *[*trials.items()][after:]])
     for name, fields in edits.own.items():
         values = off_default(named(name, f"--set {name}:{next(iter(fields))}")) | fields
-        useless = _useless_in(values)
         if "name" in fields:
             raise TrialError(f"--set {name}:name", "cannot be set: `--duplicate` names a copy")
         try:
-            trials[name] = make_trial(
-                {key: each for key, each in values.items() if key in fields or key not in useless}
-            )
+            trials[name] = make_trial(_with_effect(values, fields))
         except TrialError as error:
             raise TrialError(f"--set {name}:{error.key}", error.why) from None
     for name in edits.removed:
@@ -241,8 +238,7 @@ def _list_points(file: PresetFile, overrides: dict[str, Any], ranks: int) -> Ite
 def _make(fields: dict[str, Any], path: str, defaults: dict[str, Any], overrides: dict[str, Any], ranks: int) -> Trial:
     """A trial from its own fields, the overrides, and the defaults that have an effect with its launch and strategy."""
     merged = defaults | fields | overrides
-    useless = _useless_in(merged)
-    values = {key: value for key, value in merged.items() if key in fields or key not in useless}
+    values = _with_effect(merged, fields)
     if values.get("world_size") == CORES:
         values["world_size"] = ranks
     try:
@@ -255,10 +251,11 @@ def _make(fields: dict[str, Any], path: str, defaults: dict[str, Any], overrides
     return trial
 
 
-def _useless_in(values: Mapping[str, Any]) -> dict[str, str]:
-    """The fields that have no effect in a trial with these values, with the reason for each."""
+def _with_effect(values: Mapping[str, Any], own: Collection[str]) -> dict[str, Any]:
+    """The values without fields that have no effect in such a trial. Its own fields stay: they are then an error."""
     launch, strategy = (str(values.get(key, TRIAL_FIELDS[key].default)) for key in ("launch", "strategy"))
-    return meaningless(launch, strategy, values.get("primitives"))
+    useless = meaningless(launch, strategy, values.get("primitives"))
+    return {key: value for key, value in values.items() if key in own or key not in useless}
 
 
 def _check_name(name: str, where: str) -> None:

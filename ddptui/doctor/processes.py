@@ -5,7 +5,6 @@ Whatever needs torch runs in a separate process.
 """
 
 import os
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -58,9 +57,6 @@ def clock_finding(before_ns: int, reading_ns: int, after_ns: int, tick_ns: int) 
 
 def scheduler() -> Iterator[CheckResult]:
     """Checks whether ranks can run under SCHED_BATCH."""
-    if not sys.platform.startswith("linux"):
-        yield CheckResult("scheduler", "sched_batch has no effect here: only Linux has SCHED_BATCH")
-        return
     with Child(MODULE) as child:
         try:
             why = "" if child.ask("scheduler")["taken"] else "the kernel ignored the request"
@@ -111,7 +107,10 @@ OF_TORCH = {  # part of torch's error when it sees no GPU, and the remedy
     "too old": OLDER,
     "no NVIDIA driver": "install NVIDIA's driver; `nvidia-smi` must list the GPUs",
 }
-ON_THE_CPU = "ranks run on the CPU, and dp simulates replicas with threads"
+NO_GPU = (
+    "none found (no /dev/nvidia*): ranks run on the CPU, and dp simulates replicas with threads; in a container: "
+    "`docker run --gpus all`"
+)
 
 
 def torch() -> Iterator[CheckResult]:
@@ -144,21 +143,14 @@ def torch_findings(child: Child) -> Iterator[CheckResult]:
     except NoAnswer as why:
         seen = {"gpus": [], "why_none": str(why)}
     has_gpu = bool(seen["gpus"])
-    yield gpus_finding(seen, look_at_gpus(), no_gpu(sys.platform))
+    yield gpus_finding(seen, look_at_gpus(), NO_GPU if surely_none() else "")
     yield backends_finding(facts["backends"], has_gpu)
     yield from _meetings(child, facts["backends"], has_gpu)
 
 
-def no_gpu(platform: str) -> str:
-    """Why this machine certainly has no GPU that CUDA could use; empty: it may have one. platform: sys.platform."""
-    if surely_none():
-        return f"none found (no /dev/nvidia*): {ON_THE_CPU}; in a container: `docker run --gpus all`"
-    return "" if platform.startswith("linux") else f"none: torch has no CUDA on this system: {ON_THE_CPU}"
-
-
 def gpus_finding(seen: dict[str, Any], machine: GpuInfo, none: str) -> CheckResult:
-    """The finding about the GPUs that torch can use. seen: the GPUs that torch sees, or why it sees none. none: the
-    result of `no_gpu`."""
+    """The finding about the GPUs that torch can use. seen: the GPUs that torch sees, or why it sees none. none: why
+    this machine certainly has no GPU; empty: it may have one."""
     names: Sequence[tuple[str, int]] = seen["gpus"]  # names with bytes of memory
     if names:
         listed = ", ".join(f"{name} ({memory / GB:.0f} GB)" for name, memory in names)
@@ -171,8 +163,8 @@ def gpus_finding(seen: dict[str, Any], machine: GpuInfo, none: str) -> CheckResu
         return CheckResult("GPUs", *problem)
     why: str = seen["why_none"]
     visible = "not set" if machine.visible is None else repr(machine.visible)
-    usual = f"`nvidia-smi` must list the GPUs; {VISIBLE} is {visible}"
-    remedy = next((remedy for part, remedy in OF_TORCH.items() if part in why), usual)
+    default = f"`nvidia-smi` must list the GPUs; {VISIBLE} is {visible}"
+    remedy = next((remedy for part, remedy in OF_TORCH.items() if part in why), default)
     return CheckResult("GPUs", f"present, but torch sees none: {why}", remedy)
 
 

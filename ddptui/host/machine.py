@@ -6,7 +6,7 @@ import platform
 import re
 import resource
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from glob import glob
 from pathlib import Path
@@ -98,22 +98,16 @@ def oom_kills(own_cgroups: Path = OWN_CGROUPS, cgroups: Path = CGROUPS, machine:
     """How many processes the kernel has killed for lack of memory in this process's cgroup, which its ranks share; in
     the whole machine if the cgroup does not count them."""
     # 0 if the machine does not count them either
-    for path in (*_memory_files(own_cgroups, cgroups), machine):
+    files = [machine]
+    with suppress(OSError):
+        own = own_cgroups.read_text().rpartition("::")[2].strip()  # version 2: one tree for all controllers
+        files.insert(0, cgroups / own.lstrip("/") / "memory.events")
+    for path in files:
         with suppress(OSError):
             for line in path.read_text().splitlines():
                 if line.startswith(KILLS):
                     return int(line.removeprefix(KILLS))
     return 0
-
-
-def _memory_files(own_cgroups: Path, cgroups: Path) -> Iterator[Path]:
-    with suppress(OSError):
-        for line in own_cgroups.read_text().splitlines():
-            _, controllers, path = line.split(":", 2)  # number:controllers:path
-            if "memory" in controllers.split(","):
-                yield cgroups / "memory" / path.lstrip("/") / "memory.oom_control"
-            elif not controllers:  # version 2: one tree for all controllers
-                yield cgroups / path.lstrip("/") / "memory.events"
 
 
 def in_short() -> str:

@@ -7,10 +7,9 @@ from typing import Any, NamedTuple
 import msgspec
 import tomli_w
 
-from ddptui.config.fields import meaningless
 from ddptui.config.parser import NO_EDITS, Edits, PresetError, edited, parse
 from ddptui.config.preset import LOCAL, EngineOptions, Preset
-from ddptui.config.trial import Trial, TrialError
+from ddptui.config.trial import TrialError
 from ddptui.config.values import convert, off_default
 from ddptui.host import machine
 from ddptui.host.folders import lab_root, user_config
@@ -127,13 +126,7 @@ def load(
 
 def as_toml(preset: Preset) -> str:
     """A preset as TOML that loads as an equal preset. Every trial is spelled out, so that it depends on no override."""
-    table = msgspec.to_builtins(preset) | {"trial": [_fields(trial) for trial in preset.trials]}
+    table = msgspec.to_builtins(preset) | {"trial": [off_default(trial) for trial in preset.trials]}
     table = {key: value for key, value in table.items() if key != "name" and value != {}}
     text = tomli_w.dumps(table)
     return text if r"\r" in text else tomli_w.dumps(table, multiline_strings=True)  # which would write \r\n as \n
-
-
-def _fields(trial: Trial) -> dict[str, Any]:
-    """The fields of a [[trial]] table: those that differ from their defaults and have an effect in its launch mode."""
-    useless = meaningless(trial.launch, trial.strategy, trial.primitives)
-    return {name: value for name, value in off_default(trial).items() if name not in useless}

@@ -140,8 +140,7 @@ def test_kills_are_counted_where_the_ranks_are_and_else_on_the_whole_machine(tmp
     assert oom_kills(tmp_path / "none", tmp_path / "none", tmp_path / "none") == 0
     (tmp_path / "vmstat").write_text("nr_free 5\noom_kill 3\n")
     assert counted(tmp_path, "0::/user/me\n") == 3
-    for version, name in (("user/me", "memory.events"), ("memory/user/me", "memory.oom_control")):
-        (tmp_path / "cgroups" / version).mkdir(parents=True)
-        (tmp_path / "cgroups" / version / name).write_text(f"under_oom 0\noom_kill {len(version)}\n")
-    assert counted(tmp_path, "0::/user/me\n") == len("user/me")
-    assert counted(tmp_path, "9:cpu:/user/me\n4:memory,hugetlb:/user/me\n0::/other\n") == len("memory/user/me")
+    (tmp_path / "cgroups" / "user" / "me").mkdir(parents=True)
+    (tmp_path / "cgroups" / "user" / "me" / "memory.events").write_text("oom 0\noom_kill 7\n")
+    assert counted(tmp_path, "0::/user/me\n") == 7
+    assert counted(tmp_path, "9:cpu:/user/me\n4:memory,hugetlb:/user/me\n0::/other\n") == 3  # cgroups version 1

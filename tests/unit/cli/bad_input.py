@@ -74,7 +74,7 @@ FILES = {
     "dotted keys with blanks": preset('"a b".' * 8_000 + "b = 1", "a dotted key of more than 16 parts (at line 1)"),
     "a link to nowhere": Case(("--preset", "l.toml", "--no-ui"), "No such file", shell="ln -s nowhere l.toml; {}"),
     "a link to itself": Case(("--preset", "l.toml", "--no-ui"), "symbolic links", shell="ln -s l.toml l.toml; {}"),
-    "a name without end": Case(("--preset", "x" * 5000 + ".toml", "--no-ui"), "file name too long"),
+    "a name without end": Case(("--preset", "x" * 5000 + ".toml", "--no-ui"), "File name too long"),
     "a name that is no text": Case(("--preset", b"\xff.toml", "--no-ui"), "No such file"),
     "a huge file": preset("a = 1\n" * 300_000, "is not a preset: it is larger than 1 MB"),
     "a mark of UTF-8, and a slip": preset(b"\xef\xbb\xbftitel = 1", "did you mean 'title'?"),

@@ -54,21 +54,6 @@ def test_gpus_are_told_by_name_and_memory_and_where_there_is_none_nothing_is_wro
     )
 
 
-@pytest.mark.parametrize(
-    ("surely", "platform", "said"),
-    [
-        (True, "linux", "none found (no /dev/nvidia*): ranks run on the CPU, and dp simulates replicas with threads"),
-        (False, "linux", ""),
-        (False, "darwin", "none: torch has no CUDA on this system: ranks run on the CPU, and dp simulates replicas"),
-    ],
-)
-def test_how_it_knows_there_is_none(surely: bool, platform: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "surely_none", lambda: surely)
-    found = processes.no_gpu(platform)
-    assert found.startswith(said) if said else found == ""
-    assert ("`docker run --gpus all`" in found) is surely
-
-
 @pytest.mark.parametrize("name", ["torch", "torchvision"])
 def test_without_torch_it_is_one_finding(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "find_spec", lambda wanted: None if wanted == name else object())
