@@ -10,7 +10,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from ddptui.host.network import FIRST_PORT, PORTS
-from ddptui.host.rank_place import LARGEST_ID, Environ, PlaceError, RankPlace, Variables, quoted
+from ddptui.host.rank_place import LARGEST_ID, Environ, PlaceError, RankPlace, Variables
 from ddptui.text.words import did_you_mean
 
 MOST_NAMES = 65_536  # a longer list of counts is an error: no cluster has so many nodes
@@ -25,7 +25,7 @@ def first_node(text: str) -> str:
     """The first node of a list: n08 for `n[08-10],x`. Raises PlaceError."""
     nodes = NODE_LIST.fullmatch(text)
     if nodes is None:
-        raise PlaceError(f"'{quoted(text)}' is not a list of nodes in Slurm's format, such as a[1-3,07-09],b")
+        raise PlaceError(f"{text!r} is not a list of nodes in Slurm's format, such as a[1-3,07-09],b")
     return BRACKETS.sub(lambda found: found[1].split("-")[0], nodes[1])
 
 
@@ -34,7 +34,7 @@ def counts(text: str) -> list[int]:
     matches = [COUNT.fullmatch(piece) for piece in text.split(",")]
     runs = [(int(match[1]), int(match[2] or 1)) for match in matches if match]
     if len(runs) < len(matches) or sum(times for _, times in runs) > MOST_NAMES:
-        raise PlaceError(f"'{quoted(text)}' is not a list of task counts in Slurm's format, such as 2(x3),1")
+        raise PlaceError(f"{text!r} is not a list of task counts in Slurm's format, such as 2(x3),1")
     return [tasks for tasks, times in runs for _ in range(times)]
 
 
@@ -82,7 +82,7 @@ def _file(variables: Variables) -> RankPlace:
     url = variables.text("INIT_METHOD")
     path = url.removeprefix(SCHEME)
     if path == url or not path.startswith("/"):
-        raise PlaceError(f"INIT_METHOD={quoted(url)} names no shared file: set file:///SHARED/FOLDER/NAME")
+        raise PlaceError(f"INIT_METHOD={url} names no shared file: set file:///SHARED/FOLDER/NAME")
     return RankPlace(*_by_hand(variables), file=path, says=_without_nodes(variables))
 
 
@@ -269,7 +269,7 @@ def place_here(environ: Environ, name: str | None = None) -> RankPlace | None:
         return None
     if name not in LAUNCHERS:
         hint = did_you_mean(name, LAUNCHERS, f"there are {', '.join(LAUNCHERS)}")
-        raise PlaceError(f"'{quoted(name)}' is not a known environment: {hint}")
+        raise PlaceError(f"{name!r} is not a known environment: {hint}")
     launcher = LAUNCHERS[name]
     variables = Variables(environ, launcher.setter)
     place = launcher.place(variables)

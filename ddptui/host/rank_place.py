@@ -12,7 +12,6 @@ Environ = Mapping[str, str]
 MOST = 2**20  # ranks or nodes: far more than any cluster has
 LARGEST_ID = 2**32  # largest job id
 LAST_PORT = 65535
-LONGEST_QUOTE = 60
 
 
 class PlaceError(ValueError):
@@ -48,10 +47,10 @@ class RankPlace(msgspec.Struct, frozen=True):
             local = f"local rank {self.local_rank} of {self.local_world}"
             position = f"rank {self.rank} of {self.world}, {local}, on {node}"
         if self.address is None:
-            meeting = f"they meet in the file {escaped(self.file or 'that is passed to all of them')}"
+            meeting = f"they meet in the file {self.file or 'that is passed to all of them'}"
         else:
-            address = escaped(self.address)
-            meeting = f"they meet at {f'[{address}]' if ':' in address else address}:{self.port}"  # IPv6 has colons
+            address = f"[{self.address}]" if ":" in self.address else self.address  # IPv6 has colons
+            meeting = f"they meet at {address}:{self.port}"
         return "\n".join([f"{self.kind}: {position}; {meeting}", *(f"  {line}" for line in self.says)])
 
 
@@ -87,7 +86,7 @@ class Variables:
         value = self.text(name)
         # isdecimal alone would accept the digits of other scripts; Python refuses to convert thousands of digits
         if not (value.isascii() and value.removeprefix("-").isdecimal() and len(value) < 20):
-            raise self.error(f"{name}={quoted(value)} is not a whole number")
+            raise self.error(f"{name}={value} is not a whole number")
         if not low <= int(value) <= high:
             raise self.error(f"{name}={value} is out of range ({low} to {high})")
         return int(value)
@@ -107,17 +106,7 @@ class Variables:
     def meanings(self, meanings: Mapping[str, str]) -> tuple[str, ...]:
         """A line for each of these variables that was read: its value and its meaning."""
         read = [(name, means) for name, means in meanings.items() if name in self._read]
-        return tuple(f"{name}={quoted(self.environ[name])}: {means}" for name, means in read)
-
-
-def escaped(value: str) -> str:
-    """The value in printable ASCII, so that it cannot move a terminal's cursor."""
-    return value.encode("unicode_escape").decode()
-
-
-def quoted(value: str) -> str:
-    """The beginning of a value in printable ASCII, for an error."""
-    return escaped(value)[:LONGEST_QUOTE]
+        return tuple(f"{name}={self.environ[name]}: {means}" for name, means in read)
 
 
 # Torch's launchers read these variables or set them for ranks; torchrun reads the default of each option from PET_….
