@@ -8,7 +8,6 @@ import shutil
 import sys
 from collections.abc import Sequence
 
-from ddptui.analysis.repeats import shortfall
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.host.machine import is_dumb
@@ -82,10 +81,8 @@ def every_run(runs: Sequence[Run], *, as_json: bool = False) -> str:
     """The list of runs: name and status of each, with what is missing in it, or an error if it cannot be read."""
     if as_json:
         return json_text([record(run) for run in runs])
-    rows = []
-    for line in map(overview, runs):
-        missing = shortfall(line.results) if line.results else ""
-        rows.append((line.run.name, line.why or f"{line.status}  {missing}".rstrip()))
+    lines = [overview(run) for run in runs]
+    rows = [(line.run.name, line.why or f"{line.status}  {line.shortfall}".rstrip()) for line in lines]
     return _columns(rows, "no runs yet: start one with `ddptui run quickstart`")
 
 

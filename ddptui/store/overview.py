@@ -2,13 +2,13 @@
 
 import re
 from contextlib import suppress
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from ddptui.analysis.repeats import ResultsOutline, finished, repeats_done, trials_done
+from ddptui.analysis.repeats import ResultsOutline, finished, repeats_done, shortfall, trials_done
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.findings.compare import compare
@@ -86,11 +86,22 @@ class Overview(NamedTuple):
         return f"{self.began:%Y-%m-%d %H:%M}" if self.began else NOTHING
 
     @property
+    def when_in_short(self) -> str:
+        """The time at which the run was started; the day if that is not today."""
+        began = self.began
+        return began.strftime("%H:%M" if began.date() == date.today() else "%m-%d") if began else NOTHING
+
+    @property
     def trials(self) -> str:
         """How many trials and repeats succeeded; of a run without results, how many trials it has."""
         if self.results is None:
             return str(len(self.contents.trials)) if self.contents else NOTHING
         return ", ".join(filter(None, [trials_done(self.results), repeats_done(self.results)]))
+
+    @property
+    def shortfall(self) -> str:
+        """Which of the preset's trials and repeats are missing."""
+        return shortfall(self.results) if self.results else ""
 
     @property
     def train_times(self) -> dict[str, float]:
@@ -184,13 +195,19 @@ MOST_RUNS = 30  # number of newest runs whose results are read
 MOST_LINES = 10
 
 
-def recent_runs(runs: Path) -> tuple[list[Overview], list[Results]]:
-    """The lines and the results of the newest runs of a folder, newest first. Results that cannot be read are left
-    out."""
+class RecentResults(NamedTuple):
+    """The lines and the results of recent runs, both newest first."""
+
+    lines: list[Overview]
+    results: list[Results]
+
+
+def recent_runs(runs: Path) -> RecentResults:
+    """The newest runs of a folder. Results that cannot be read are left out."""
     newest, results = list[Run](), list[Results]()
     with suppress(OSError):
         newest = all_runs(runs)[:MOST_RUNS]
     for run in newest:
         with suppress(FileNotFoundError, RunError):
             results.append(run.results(Results))
-    return [*map(overview, newest[:MOST_LINES])], results
+    return RecentResults([*map(overview, newest[:MOST_LINES])], results)

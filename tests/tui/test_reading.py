@@ -73,7 +73,7 @@ async def test_no_screen_reads_a_run_itself(runs: Path, reads: list[str]) -> Non
 
 async def test_the_lab_reads_no_run_itself(runs: Path, reads: list[str]) -> None:
     async with opened(runs, size=(160, 50)) as (app, pilot):
-        await until(pilot, lambda: app.screen._last_runs)  # type: ignore[attr-defined]
+        await until(pilot, lambda: app.screen._past.lines)  # type: ignore[attr-defined]
     assert reads == []
 
 

@@ -16,7 +16,6 @@ from textual.widgets import Static
 
 from ddptui.analysis.policy import MOST_OTHER_LOAD
 from ddptui.analysis.repeats import busy_now, estimate, spell
-from ddptui.analysis.results import Results
 from ddptui.config.parser import BOTTLENECK, PresetError
 from ddptui.config.preset import Preset, links_of
 from ddptui.engines.checks import prepare, why_not_here
@@ -72,8 +71,7 @@ class Lab(LabScreen):
         self._presets: dict[str, Preset] = {}
         self._broken: dict[str, str] = {}  # preset -> why it cannot be read
         self._unfit: dict[str, str] = {}  # preset -> why this machine cannot run it
-        self._last_runs: Sequence[overview.Overview] = ()
-        self._last_results: Sequence[Results] = ()
+        self._past = overview.RecentResults([], [])
         self._times: dict[str, str] = {}  # preset -> how long it takes
         self._drafts: dict[str, drafts.Draft] = {}  # preset -> unsaved changes
         self._draft = drafts.Draft("")  # the preset under the cursor with its changes
@@ -104,8 +102,7 @@ class Lab(LabScreen):
     @work(group="load", exclusive=True)
     async def _load(self) -> None:
         """Read what takes too long before the first screen, and what other screens may have changed."""
-        recent = partial(overview.recent_runs, self.console_app.runs)
-        self._last_runs, self._last_results = await in_background(recent)
+        self._past = await in_background(partial(overview.recent_runs, self.console_app.runs))
         shelves, broken = await in_background(all_presets)
         presets = [preset for members in shelves.values() for preset in members]
         self._unfit = await in_background(lambda: {each.name: why for each in presets if (why := why_not_here(each))})
@@ -113,7 +110,7 @@ class Lab(LabScreen):
 
     def _show_loaded(self, shelves: Shelves, broken: Sequence[BrokenPreset]) -> None:
         self._show_title()
-        self.query_one(RecentRuns).show(self._last_runs)
+        self.query_one(RecentRuns).show(self._past.lines)
         self._list_presets(shelves, broken)
         self._show_trials()
 
@@ -151,7 +148,7 @@ class Lab(LabScreen):
         """Return how long a preset takes, if that is known."""
         if preset.has_no_end:
             return "no end"
-        known = estimate(preset, self._last_results)
+        known = estimate(preset, self._past.results)
         return spell(known) if known else ""
 
     @on(PresetChooser.OptionHighlighted, "#presets")

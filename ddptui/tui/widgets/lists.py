@@ -1,7 +1,6 @@
 """Lists in which the user chooses a line: recent runs, and presets with a filter. With the keys j k g G, as in less."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from datetime import date
 from typing import ClassVar
 
 from textual import on
@@ -22,7 +21,6 @@ from ddptui.store.overview import SKIPPED, UNDER_WAY, Overview
 from ddptui.store.presets import LESSONS_SHELF, YOURS
 from ddptui.store.runs import Run
 from ddptui.text.drawing import ljust
-from ddptui.text.words import NOTHING
 from ddptui.tui.keys import bound, moves
 
 TITLES_BEGIN = 33  # column in which titles begin if there is room for names, too
@@ -106,9 +104,7 @@ class RecentRuns(Chooser):
         self.runs = [recent.run for recent in runs]
         options = []
         for recent in runs:
-            began = recent.began
-            when = began.strftime("%H:%M" if began.date() == date.today() else "%m-%d") if began else NOTHING
-            left = Content.assemble((f"{when:>5} ", "dim"), recent.preset)
+            left = Content.assemble((f"{recent.when_in_short:>5} ", "dim"), recent.preset)
             mark = Content.assemble(STATUS_MARKS.get(recent.status, UNKNOWN), f" {recent.status}")
             options.append(Option(TwoEnds(left, mark), recent.run.name))
         self.refill(options or [Option("none yet", disabled=True)])
