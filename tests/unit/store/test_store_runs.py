@@ -309,7 +309,7 @@ def test_a_run_that_may_not_be_looked_into_is_listed_with_the_reason_beside_the_
     assert listed.returncode == 0, listed.stderr
     lines = listed.stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["20300102-000000-b", "20300102-000000-a", "20300101-000000-a"]
-    assert "permission denied" in lines[1]
+    assert "Permission denied" in lines[1]
 
 
 @pytest.mark.parametrize(
