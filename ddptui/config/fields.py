@@ -14,10 +14,7 @@ import msgspec
 from ddptui.config.catalog import COMMAND, LACKS, LAUNCH_MODES, STRATEGIES
 from ddptui.config.trial import (
     KNOWN,
-    PRIMITIVES,
-    TRAIN,
     TRIAL_FIELDS,
-    WATCH,
     About,
     Bottleneck,
     Fault,
@@ -82,22 +79,18 @@ def meaningless(launch: str, strategy: str | None, primitives: str | None) -> di
     return useless
 
 
+WORK_NAMES = {
+    "train": "training", "see": "primitives = 'see'", "measure": "primitives = 'measure'", "watch": "a command",
+}  # fmt: skip
+
+
 def meaningless_at_work(work: str) -> dict[str, str]:
     """The fields that have no effect in this kind of work, with the reason for each."""
-    why = {
-        "train": "training: it is for primitives",
-        "see": "primitives = 'see': each primitive is called once, with a small tensor",
-        "measure": "primitives = 'measure': the ranks do not train",
-        "watch": "a command: the command itself decides what it trains",
+    return {
+        name: f"{WORK_NAMES[work]}: it is for {' or '.join(WORK_NAMES[each] for each in facts.work)}"
+        for name, facts in FIELDS.items()
+        if work not in facts.work
     }
-
-    def reason(facts: About) -> str:
-        if facts.work == WATCH:
-            return "ddptui's own ranks: it is for kind = 'command'"
-        trains_nothing = facts.work == TRAIN and work in PRIMITIVES
-        return f"primitives = {work!r}: the ranks do not train" if trains_nothing else why[work]
-
-    return {name: reason(facts) for name, facts in FIELDS.items() if work not in facts.work}
 
 
 def remedies(value: object, options: Sequence[str], *, may_be_unset: bool = False) -> list[str]:

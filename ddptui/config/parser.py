@@ -4,15 +4,14 @@ import itertools
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
-from msgspec import Meta
 
 from ddptui.config.catalog import COMMAND
 from ddptui.config.fields import check_columns, meaningless, meaningless_at_work, work_of
-from ddptui.config.preset import LOCAL, Chinese, EngineOptions, LessonQuestion, Preset, Reference
+from ddptui.config.preset import Chinese, LessonQuestion, Preset, PresetKeys
 from ddptui.config.trial import FIELDS as OWN_FIELDS
 from ddptui.config.trial import SUFFIX, TRIAL_FIELDS, Trial, TrialError, TrialKind, in_short, is_own, parsed
 from ddptui.config.values import convert, make_trial, off_default, parse_assignment
@@ -22,7 +21,6 @@ from ddptui.text.words import did_you_mean, listed, printable
 NAMED = ("share_gpu", "channels_last", "compile", "clip_norm", "num_workers", "pin_memory")
 BOTTLENECK = "bottleneck"
 MOST_TRIALS = 1000
-MOST_REPEATS = 1000
 MOST_IN_NAME = 64  # characters
 CORES = "cores"  # world_size = "cores": one rank for each core of the host that reads the preset
 FEWEST_RANKS = 2  # also on a host with one core: a single rank has no other to wait for
@@ -35,23 +33,12 @@ class PresetError(ValueError):
     """A preset that cannot be used. The message is one line: file, key, what is wrong, the nearest valid spelling."""
 
 
-class PresetFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PresetFile(PresetKeys, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The keys of a preset's file. The fields of its trials are checked one trial at a time."""
 
-    title: str = ""
-    kind: TrialKind = "training"
-    group: str = "other"
-    about: str = ""
-    baseline: str | None = None
-    repeats: Annotated[int, Meta(ge=1, le=MOST_REPEATS)] = 1
-    columns: tuple[str, ...] = ()
-    defaults: dict[str, Any] = {}
-    matrix: dict[str, Any] = {}
+    defaults: dict[str, Any] = msgspec.field(default_factory=dict)
+    matrix: dict[str, Any] = msgspec.field(default_factory=dict)
     trial: tuple[dict[str, Any], ...] = ()
-    reference: tuple[Reference, ...] = ()
-    question: tuple[LessonQuestion, ...] = ()
-    zh: Chinese = Chinese()
-    engine: EngineOptions = LOCAL
 
 
 def parse(name: str, table: dict[str, Any], overrides: dict[str, Any], cores: int = FEWEST_RANKS) -> Preset:
@@ -61,32 +48,25 @@ def parse(name: str, table: dict[str, Any], overrides: dict[str, Any], cores: in
     trials = _make_trials(file, overrides, max(cores, FEWEST_RANKS))
     names = [trial.name for trial in trials]
     _check_trials(file.kind, trials, overrides)
-    if file.baseline is not None and file.baseline not in names and not overrides:
-        raise TrialError("baseline", _no_trial(file.baseline, names))
-    for index, reference in enumerate(file.reference):
-        if reference.trial not in names and not overrides:
-            raise TrialError(f"reference[{index}].trial", _no_trial(reference.trial, names))
-    for index, question in enumerate(file.question):
-        if question.text in (before.text for before in file.question[:index]):
+    meant = [("baseline", file.baseline or names[0])]
+    meant += [(f"reference[{index}].trial", each.trial) for index, each in enumerate(file.references)]
+    for index, question in enumerate(file.questions):
+        if question.text in (before.text for before in file.questions[:index]):
             raise TrialError(f"question[{index}].text", "another question has this text: word them differently")
         check_columns(question.columns, f"question[{index}].columns")
-        if not overrides and (missing := next((name for name in question.trials if name not in names), None)):
-            raise TrialError(f"question[{index}].trials", _no_trial(missing, names))
-    return Preset(
-        name=name,
-        title=printable(file.title or name),  # one line, as for the group
-        group=printable(file.group),
-        about=file.about,
-        baseline=file.baseline if file.baseline in names else names[0],  # an override may have renamed it
-        repeats=file.repeats,
-        trials=trials,
-        kind=file.kind,
-        references=tuple(reference for reference in file.reference if reference.trial in names),
-        columns=file.columns,
-        questions=tuple(_about(question, names) for question in file.question),
-        zh=Chinese(title=printable(file.zh.title), about=file.zh.about),
-        engine=file.engine,
-    )
+        meant += [(f"question[{index}].trials", trial) for trial in question.trials]
+    for path, trial in meant:
+        if trial not in names and not overrides:  # an override may have renamed it
+            raise TrialError(path, _no_trial(trial, names))
+    keys = {key: getattr(file, key) for key in PresetKeys.__struct_fields__} | {
+        "title": printable(file.title or name),  # one line, as for the group
+        "group": printable(file.group),
+        "baseline": file.baseline if file.baseline in names else names[0],  # an override may have renamed it
+        "references": tuple(reference for reference in file.references if reference.trial in names),
+        "questions": tuple(_about(question, names) for question in file.questions),
+        "zh": Chinese(title=printable(file.zh.title), about=file.zh.about),
+    }
+    return Preset(name=name, trials=trials, **keys)
 
 
 def _about(question: LessonQuestion, names: Sequence[str]) -> LessonQuestion:
@@ -154,14 +134,10 @@ def edited(preset: Preset, edits: Edits) -> Preset:
         trials = dict([*[*trials.items()][:after], (new, copy), *[*trials.items()][after:]])
     for name, fields in edits.own.items():
         values = off_default(named(name, f"--set {name}:{next(iter(fields))}")) | fields
-        useless = _useless_in(values)
-        for key in fields:
-            if key == "name":
-                raise TrialError(f"--set {name}:name", "cannot be set: `--duplicate` names a copy")
-            if key in useless:
-                raise TrialError(f"--set {name}:{key}", f"has no effect with {useless[key]}")
+        if "name" in fields:
+            raise TrialError(f"--set {name}:name", "cannot be set: `--duplicate` names a copy")
         try:
-            trials[name] = make_trial({key: value for key, value in values.items() if key not in useless})
+            trials[name] = make_trial(_with_effect(values, fields))
         except TrialError as error:
             raise TrialError(f"--set {name}:{error.key}", error.why) from None
     for name in edits.removed:
@@ -262,11 +238,7 @@ def _list_points(file: PresetFile, overrides: dict[str, Any], ranks: int) -> Ite
 def _make(fields: dict[str, Any], path: str, defaults: dict[str, Any], overrides: dict[str, Any], ranks: int) -> Trial:
     """A trial from its own fields, the overrides, and the defaults that have an effect with its launch and strategy."""
     merged = defaults | fields | overrides
-    useless = _useless_in(merged)
-    for key in fields:
-        if key in useless:
-            raise TrialError(f"{path}.{key}", f"has no effect with {useless[key]}")
-    values = {key: value for key, value in merged.items() if key not in useless}
+    values = _with_effect(merged, fields)
     if values.get("world_size") == CORES:
         values["world_size"] = ranks
     try:
@@ -279,10 +251,11 @@ def _make(fields: dict[str, Any], path: str, defaults: dict[str, Any], overrides
     return trial
 
 
-def _useless_in(values: Mapping[str, Any]) -> dict[str, str]:
-    """The fields that have no effect in a trial with these values, with the reason for each."""
+def _with_effect(values: Mapping[str, Any], own: Collection[str]) -> dict[str, Any]:
+    """The values without fields that have no effect in such a trial. Its own fields stay: they are then an error."""
     launch, strategy = (str(values.get(key, TRIAL_FIELDS[key].default)) for key in ("launch", "strategy"))
-    return meaningless(launch, strategy, values.get("primitives"))
+    useless = meaningless(launch, strategy, values.get("primitives"))
+    return {key: value for key, value in values.items() if key in own or key not in useless}
 
 
 def _check_name(name: str, where: str) -> None:

@@ -8,12 +8,13 @@ from itertools import pairwise
 from typing import Annotated, Literal, NamedTuple
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, field
 
 from ddptui.config.catalog import COMMAND, LAUNCH_MODES
 from ddptui.config.trial import StartKind, Trial, TrialError, TrialKind
 from ddptui.text.words import localized
 
+MOST_REPEATS = 1000
 EngineName = Literal["local", "join", "slurm"]
 # Printable characters only, since options are written into a Slurm script.
 Option = Annotated[str, Meta(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f\x7f]*\Z")]
@@ -79,7 +80,7 @@ def links_of(trial: Trial) -> Links | None:
     return Links(trial.world_size, slow) if slow else None
 
 
-class Reference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Reference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Published figures for one of the trials, with their source."""
 
     trial: str
@@ -88,7 +89,7 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     source: str = ""
 
 
-class LessonQuestion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class LessonQuestion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A question of a lesson, and the cells of the table that answer it. Students answer it in their own words."""
 
     text: str
@@ -102,29 +103,34 @@ class LessonQuestion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         return localized(self.text, self.zh)
 
 
-class Chinese(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Chinese(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A preset's texts in Chinese; empty: those in English."""
 
     title: str = ""
     about: str = ""
 
 
-class Preset(msgspec.Struct, frozen=True, kw_only=True):
+class PresetKeys(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The keys of a preset's file, without its trials."""
+
+    title: str = ""
+    kind: TrialKind = "training"
+    group: str = "other"
+    about: str = ""
+    baseline: str = ""
+    repeats: Annotated[int, Meta(ge=1, le=MOST_REPEATS)] = 1
+    columns: tuple[str, ...] = ()  # keys of the columns that the question is about; tables show them first
+    references: tuple[Reference, ...] = field(default=(), name="reference")
+    questions: tuple[LessonQuestion, ...] = field(default=(), name="question")
+    zh: Chinese = Chinese()
+    engine: EngineOptions = LOCAL
+
+
+class Preset(PresetKeys, frozen=True, kw_only=True):
     """One question, answered by a few trials."""
 
     name: str
-    title: str
-    group: str
-    about: str
-    baseline: str
-    repeats: int
-    trials: tuple[Trial, ...]
-    kind: TrialKind = "training"
-    references: tuple[Reference, ...] = ()
-    columns: tuple[str, ...] = ()  # keys of the columns that the question is about; tables show them first
-    questions: tuple[LessonQuestion, ...] = ()
-    zh: Chinese = Chinese()
-    engine: EngineOptions = LOCAL
+    trials: tuple[Trial, ...] = field(name="trial")
 
     @property
     def localized_title(self) -> str:

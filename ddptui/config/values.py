@@ -15,7 +15,7 @@ from ddptui.config.catalog import COMMAND, ONE_PROCESS
 from ddptui.config.checks import check_trial
 from ddptui.config.fields import choices, misnamed, remedies
 from ddptui.config.fields import kind as kind_of
-from ddptui.config.preset import EngineOptions, Reference
+from ddptui.config.preset import Chinese, EngineOptions, LessonQuestion, Reference
 from ddptui.config.trial import LINK, TRIAL_FIELDS, Bottleneck, Fault, Trial, TrialError, in_short, is_own
 from ddptui.text.words import NOTHING, did_you_mean, in_a_row
 
@@ -136,7 +136,8 @@ KINDS = {
 }  # fmt: skip
 BOUNDS = {">=": " of {} or more", "<=": " of {} at most", ">": " above {}"}  # msgspec names the violated bound
 PARTS: dict[str, type[msgspec.Struct]] = {  # tables within tables
-    "bottleneck": Bottleneck, "fault": Fault, "reference": Reference, "engine": EngineOptions,
+    "bottleneck": Bottleneck, "fault": Fault, "reference": Reference, "question": LessonQuestion, "zh": Chinese,
+    "engine": EngineOptions,
 }  # fmt: skip
 EXAMPLES = {
     "bottleneck": '{ at = "backward", ranks = [1], sleep_ms = 5 }',
@@ -153,7 +154,7 @@ def _explain(error: msgspec.ValidationError, values: Mapping[str, Any], kind: ty
     value, field, last = _value_at(values, path), re.split(r"[.\[]", path)[0], re.sub(r"\[\d+\]$|.*\.", "", path)
     struct = PARTS.get(field, kind)
     if what.startswith("Object contains unknown field"):
-        known = struct.__struct_fields__
+        known = struct.__struct_encode_fields__
         key = next(key for key in value if key not in known)
         listed = "`ddptui presets --fields` lists them" if struct is Trial else f"the keys are {', '.join(known)}"
         why = (misnamed(key) if struct is Trial else "") or f"unknown key; {did_you_mean(key, known, listed)}"

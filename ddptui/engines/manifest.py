@@ -8,8 +8,6 @@ from typing import Literal
 import msgspec
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from ddptui.host.rank_place import quoted
-
 KindName = Literal["trainjob", "pytorchjob", "dlc"]
 TEMPLATES = Path(__file__).parent / "manifests"
 KUBERNETES = ("cpu", "memory", "nvidia.com/gpu")
@@ -73,7 +71,7 @@ def _check(options: Options) -> None:
         ("--ecs", options.ecs, ID, "is not a type of machine: expected e.g. ecs.g6.xlarge"),
     ):
         if text is not None and not pattern.fullmatch(text):
-            raise ManifestError(f"{option} '{quoted(text)}' {why}")
+            raise ManifestError(f"{option} {text!r} {why}")
     if options.ticket is not None and not TICKET_LINE.fullmatch(options.ticket):  # not quoted: it is a secret
         raise ManifestError("--ticket: the file holds no ticket: copy the line that the console prints into it")
     if options.kind != "dlc":
@@ -95,6 +93,6 @@ def _name_of(preset: str) -> str:
     if not (preset.isprintable() and LABEL.fullmatch(name) and len(name) <= LONGEST_NAME):
         most = LONGEST_NAME - len("ddptui-")
         raise ManifestError(
-            f"preset '{quoted(preset)}' makes no valid job name: name it with a-z, 0-9, -, at most {most} characters"
+            f"preset {preset!r} makes no valid job name: name it with a-z, 0-9, -, at most {most} characters"
         )
     return name

@@ -2,13 +2,15 @@
 
 import json
 import os
-import selectors
+import select
 import signal
 import subprocess
 import sys
 import time
 from contextlib import suppress
-from typing import Any, Self
+from io import BytesIO
+from tempfile import TemporaryFile
+from typing import IO, Any, Self
 
 from ddptui.host.folders import python_path
 from ddptui.host.rank_place import without_launchers
@@ -17,7 +19,6 @@ from ddptui.wire.connection import CONSOLE_PID
 
 ANSWER_S = 60.0
 EXIT_S = 5.0  # time for a child to exit after its standard input was closed
-LONGEST_ERRORS = 16_384  # bytes kept of a child's standard error, whose last line says why it died
 CHUNK = 65_536
 
 
@@ -33,8 +34,8 @@ class Child:
         self._command = [sys.executable, "-P", "-m", module]  # -P: no modules from the working folder
         self._variables = {"PYTHONPATH": python_path(), CONSOLE_PID: str(os.getpid()), **variables}
         self._process: subprocess.Popen[bytes] | None = None
-        self._selector: selectors.BaseSelector  # of the process's output
-        self._answers = self._errors = b""
+        self._answers = b""
+        self._errors: IO[bytes] = BytesIO()  # the process's standard error, whose last line says why it died
 
     def __enter__(self) -> Self:
         return self
@@ -61,64 +62,51 @@ class Child:
             self._process.wait()
 
     def _start(self) -> subprocess.Popen[bytes]:
-        self._answers = self._errors = b""
-        self._selector = selectors.PollSelector()  # uses no file descriptor: `doctor` must work if they run out
-        pipe, environment = subprocess.PIPE, {**without_launchers(os.environ), **self._variables}
-        # a session of its own, so that the child and its children can be killed together
-        self._process = process = subprocess.Popen(
-            self._command, cwd="/", env=environment, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
+        self._answers, self._errors = b"", TemporaryFile()  # noqa: SIM115  (`_end` closes it)
+        self._process = subprocess.Popen(
+            self._command,
+            cwd="/",
+            env={**without_launchers(os.environ), **self._variables},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            start_new_session=True,  # so that the child and its children can be killed together
         )
-        for stream in (process.stdout, process.stderr):
-            self._selector.register(stream, selectors.EVENT_READ)  # type: ignore[arg-type]
-        return process
+        return self._process
 
     def _exchange(self, process: subprocess.Popen[bytes], question: str, limit_s: float) -> bytes:
         """Sends a question, and waits for a line."""
         with suppress(BrokenPipeError):  # the child has died: reading its output finds out how
             os.write(process.stdin.fileno(), question.encode() + b"\n")  # type: ignore[union-attr]
-        until = time.monotonic() + limit_s
+        until, output = time.monotonic() + limit_s, process.stdout.fileno()  # type: ignore[union-attr]
+        poll = select.poll()  # uses no file descriptor: `doctor` must work if they run out
+        poll.register(output, select.POLLIN)
         while b"\n" not in self._answers:
-            if time.monotonic() >= until:
+            if not poll.poll(max(0.0, until - time.monotonic()) * 1000):
                 self._end()
                 raise NoAnswer(f"no answer within {limit_s:g} s")
-            if not self._read(process, until - time.monotonic()):
+            if not (data := os.read(output, CHUNK)):
                 raise NoAnswer(self._ending(process))
+            self._answers += data
         line, self._answers = self._answers.split(b"\n", 1)
         return line
 
-    def _read(self, process: subprocess.Popen[bytes], wait_s: float) -> bool:
-        """Waits up to wait_s for output, and reads what has arrived. False: standard output was closed."""
-        for key, _ in self._selector.select(max(0.0, wait_s)):
-            data = os.read(key.fd, CHUNK)
-            if key.fileobj is process.stdout:
-                self._answers += data
-                if not data:
-                    return False
-            elif data:
-                self._errors = (self._errors + data)[-LONGEST_ERRORS:]
-            else:
-                self._selector.unregister(key.fileobj)
-        return True
-
     def _ending(self, process: subprocess.Popen[bytes]) -> str:
         """Why the child died: the last line of its standard error, or else its exit code or signal."""
-        self._selector.unregister(process.stdout)  # type: ignore[arg-type]
-        until = time.monotonic() + EXIT_S  # a process that the child started may hold stderr open
-        while self._selector.get_map() and time.monotonic() < until:  # until stderr is closed
-            self._read(process, until - time.monotonic())
         with suppress(subprocess.TimeoutExpired):
             process.wait(EXIT_S)
-        code, lines = process.poll(), self._errors.decode("utf-8", "replace").strip().splitlines()
+        self._errors.seek(0)
+        code, lines = process.poll(), self._errors.read().decode("utf-8", "replace").strip().splitlines()
         self._end()
         return lines[-1].strip() if lines and code is not None and code > 0 else ending(code)
 
     def _end(self, exit_s: float = 0.0) -> None:
         """Closes the child's standard input, waits exit_s for it to exit, then kills what is left of its session."""
+        self._errors.close()
         process, self._process = self._process, None
         if process is None:
             return
-        self._selector.close()  # before the streams, whose descriptors it watches
-        for stream in (process.stdin, process.stdout, process.stderr):
+        for stream in (process.stdin, process.stdout):
             stream.close()  # type: ignore[union-attr]
         if exit_s:
             with suppress(subprocess.TimeoutExpired):

@@ -6,18 +6,18 @@ Only the console does this, never a rank.
 The names of the files come from ranks or from a recorded run, so they are not trusted: only Python files are read.
 """
 
-import ast
 import io
 import os
+import re
 import socket
 import sys
-from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime
 from functools import lru_cache
 from importlib.machinery import PathFinder
 from pathlib import Path
+from symtable import symtable
 from warnings import catch_warnings, simplefilter
 
 import msgspec
@@ -30,6 +30,7 @@ from ddptui.text.words import MB, S, did_you_mean, listed
 
 SHOWN_SUFFIX = ".py"  # a recorded run must not show lines of other files, such as keys
 LONGEST = 200  # characters
+IMPORTS_ALL = re.compile(rb"^[ \t]*from[ \t].*[ \t]import[ \t]*\*", re.MULTILINE)
 
 
 def source_line(file: str, line: int, host: str, started: str, is_lab: bool) -> str:
@@ -86,7 +87,8 @@ def problem_of(own: OwnCode) -> str:
     try:
         with catch_warnings():
             simplefilter("ignore")  # such as one about an escape sequence: they are the rank's to print
-            tree = ast.parse(read_plain(Path(own.source), MB))
+            text = read_plain(Path(own.source), MB)
+            symbols = symtable(text, own.source, "exec").get_symbols()  # type: ignore[arg-type]  # it takes bytes, too
     except FileNotFoundError:
         start = f"give its path, or write one: `ddptui new strategy {own.source}`"
         return f"no file {own.source} beside the preset, or in {os.getcwd()}: {start}"
@@ -95,8 +97,8 @@ def problem_of(own: OwnCode) -> str:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = f":{error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
         return f"{os.path.basename(own.source)}{line} is not valid Python: {getattr(error, 'msg', error)}"
-    names = defined_in(tree)
-    if own.name in names or "*" in names:
+    names = [each.get_name() for each in symbols if each.is_assigned() or each.is_imported()]
+    if own.name in names or IMPORTS_ALL.search(text):
         return ""
     functions = [name for name in names if not name.startswith("_")]
     hint = did_you_mean(own.name, functions, f"it defines {listed(functions) or 'nothing'}")
@@ -113,24 +115,6 @@ def sources_of(trials: Iterable[Trial]) -> dict[str, bytes]:
             name = path.name if path.name not in sources else f"{path.stem}-{len(sources) + 1}{SUFFIX}"
             sources[name] = read_plain(path, MB)
     return sources
-
-
-def defined_in(tree: ast.Module) -> list[str]:
-    """The names that a module defines or imports anywhere outside of its functions and classes; "*" if that is not
-    known."""
-    names: dict[str, None] = {}
-    unread = deque[ast.AST](tree.body)
-    while unread:
-        node = unread.popleft()
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            names[node.name] = None
-            continue
-        if isinstance(node, ast.alias):
-            names[(node.asname or node.name).partition(".")[0]] = None
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            names[node.id] = None
-        unread.extend(ast.iter_child_nodes(node))
-    return [*names]
 
 
 def _can_be_imported(module: str) -> bool:

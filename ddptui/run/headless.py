@@ -218,9 +218,9 @@ def join(ticket: Ticket, command: Sequence[str]) -> int:
     """Run a command in this terminal; the console that issued the ticket watches its ranks. Returns the command's exit
     code. Raises LaunchRefused."""
     assert ticket.watching is not None
-    way = {HUB: ticket.endpoint, TOKEN: ticket.token, KEYS_VARIABLE: ticket.keys.spell()}
+    variables = {HUB: ticket.endpoint, TOKEN: ticket.token, KEYS_VARIABLE: ticket.keys.spell()}
     with TemporaryDirectory(prefix="ddptui-") as folder:
-        return exit_code_of(start_for_console_elsewhere(command, ticket.watching, way, Path(folder)))
+        return exit_code_of(start_for_console_elsewhere(command, ticket.watching, variables, Path(folder)))
 
 
 def exit_code_of(launch: CommandLaunch) -> int:

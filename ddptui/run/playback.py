@@ -21,8 +21,7 @@ from ddptui.findings.compare import compare
 from ddptui.findings.repeat import NO_OUTCOMES, RepeatOutcome, outcome_of_log
 from ddptui.live.fold import fold
 from ddptui.live.state import Live
-from ddptui.store.journal import read_messages
-from ddptui.store.runs import Run, raising_run_error
+from ddptui.store.runs import Run
 from ddptui.text.words import S
 from ddptui.wire.messages import Failed, Hello, Ready, Shown, Step, Timed
 from ddptui.wire.records import Ended, Injection, Launched, Message, Offset, Restarted, Sittings, shift_times
@@ -156,19 +155,19 @@ class Recording:
 
     def _read(self, run: Run, preset: Preset) -> list[RecordedLaunch]:
         sittings, launches, events, most = Sittings(), list[RecordedLaunch](), 0, MOST_EVENTS
-        for journal in run.journals(preset):
+        in_order = sorted(run.repeats(preset, self.unread).items(), key=lambda item: item[0][1])  # A B A B
+        for _, messages in in_order:
             log = LaunchData()
             launches.append(launch := RecordedLaunch(log.clocks))
-            with raising_run_error(journal):
-                for message in read_messages(journal, self.unread):
-                    log.add(message)
-                    sittings.add(message)
-                    launch.by_ns = sittings.by_ns
-                    launch.messages.append(message)
-                    events += events_of(message)
-                    if events > most:
-                        events = self._thin(launches)
-                        most = max(MOST_EVENTS, 2 * events)  # if most steps are near errors
+            for message in messages:
+                log.add(message)
+                sittings.add(message)
+                launch.by_ns = sittings.by_ns
+                launch.messages.append(message)
+                events += events_of(message)
+                if events > most:
+                    events = self._thin(launches)
+                    most = max(MOST_EVENTS, 2 * events)  # if most steps are near errors
             launch.outcome = outcome_of_log(log)
         if self.every > 1:
             self._thin(launches)

@@ -107,6 +107,9 @@ DECODER = msgspec.json.Decoder(Message)
 class RunLost(Exception):
     """A run's folder can no longer be written: the disk is full, or the folder has been moved or deleted."""
 
+    def __init__(self, folder: Path, error: OSError) -> None:
+        super().__init__(f"the run can no longer be saved in {folder}: {error.strerror or error}")
+
 
 @contextmanager
 def raising_run_lost(folder: Path) -> Iterator[None]:
@@ -114,12 +117,7 @@ def raising_run_lost(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise run_lost(folder, error) from error
-
-
-def run_lost(folder: Path, error: OSError) -> RunLost:
-    """The RunLost for an OSError, with the run's folder and the system's reason."""
-    return RunLost(f"the run can no longer be saved in {folder}: {error.strerror or error}")
+        raise RunLost(folder, error) from error
 
 
 class RepeatJournal:
@@ -135,10 +133,8 @@ class RepeatJournal:
     def write(self, message: Message) -> None:
         """Append a message to the journal; the last message also syncs it to disk. Raises RunLost."""
         self._over = self._over or isinstance(message, Ended)
-        try:
+        with raising_run_lost(self.folder):
             self._journal.write(msgspec.json.encode(message) + b"\n")
-        except OSError as error:
-            raise run_lost(self.folder, error) from error
         if self._over or time.monotonic() - self._flushed > FLUSH_EVERY_S:
             self._flush()
 

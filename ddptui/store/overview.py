@@ -1,7 +1,6 @@
 """Summarizes earlier runs: a line for each in lists, a record for scripts; recomputes results from journals."""
 
 import re
-from collections.abc import Iterator
 from contextlib import suppress
 from datetime import date, datetime
 from pathlib import Path
@@ -28,10 +27,9 @@ def results_of(run: Run, preset: Preset) -> Results:
 def outcomes_of(run: Run, preset: Preset, unread: list[str] | None = None) -> Outcomes:
     """The outcome of every repeat that has one. Notes on damaged journals are added to `unread`."""
     return {
-        (trial.name, number): outcome
-        for trial in preset.trials
-        for number in range(1, preset.repeats + 1)
-        if (outcome := outcome_of_messages(run.messages(trial.name, number, unread)))
+        repeat: outcome
+        for repeat, messages in run.repeats(preset, unread).items()
+        if (outcome := outcome_of_messages(messages))
     }
 
 
@@ -46,23 +44,82 @@ SKIPPED = "trials skipped"  # status of a run that ended well, except that the u
 
 
 class Overview(NamedTuple):
-    """A run in the list of all runs."""
+    """A run in lists, from its preset and results.json."""
 
     run: Run
-    when: str
-    preset: str
-    status: str
-    trials: str = NOTHING
-    baseline: str = NOTHING  # train time of the baseline, s
-    fastest: str = NOTHING  # train time of the fastest trial, s, and its name
+    contents: Preset | None  # None: the run cannot be opened
+    results: ResultsOutline | None  # None: there are none yet, or they are damaged
+    outcome: str  # the status in results.json
+    under_way: bool  # a console is running it
     problem: str | None = None  # why the run cannot be opened
-    shortfall: str = ""  # which of the preset's trials and repeats are missing
     damage: str | None = None  # why results.json cannot be read; the journals hold the same information
+
+    @property
+    def preset(self) -> str:
+        """The name of the preset; that of the run if it cannot be opened."""
+        return self.contents.name if self.contents else self.run.name
 
     @property
     def why(self) -> str | None:
         """Which file of the run cannot be read, and why; None if all can."""
         return self.problem or self.damage
+
+    @property
+    def status(self) -> str:
+        """The status that lists show."""
+        has_skipped = self.results is not None and any(trial.status == "skipped" for trial in self.results.trials)
+        return UNDER_WAY if self.under_way else SKIPPED if self.outcome == "ok" and has_skipped else self.outcome
+
+    @property
+    def began(self) -> datetime | None:
+        """When the run was started, from the time at the start of its name; None if there is none, e.g. in a renamed
+        folder."""
+        stamp = re.match(r"\d{8}-\d{6}", self.run.name)  # strptime alone would also accept fewer digits
+        try:
+            return datetime.strptime(stamp[0], STAMP_FORMAT) if stamp else None
+        except ValueError:
+            return None
+
+    @property
+    def when(self) -> str:
+        """The day and the time at which the run was started."""
+        return f"{self.began:%Y-%m-%d %H:%M}" if self.began else NOTHING
+
+    @property
+    def when_in_short(self) -> str:
+        """The time at which the run was started; the day if that is not today."""
+        began = self.began
+        return began.strftime("%H:%M" if began.date() == date.today() else "%m-%d") if began else NOTHING
+
+    @property
+    def trials(self) -> str:
+        """How many trials and repeats succeeded; of a run without results, how many trials it has."""
+        if self.results is None:
+            return str(len(self.contents.trials)) if self.contents else NOTHING
+        return ", ".join(filter(None, [trials_done(self.results), repeats_done(self.results)]))
+
+    @property
+    def shortfall(self) -> str:
+        """Which of the preset's trials and repeats are missing."""
+        return shortfall(self.results) if self.results else ""
+
+    @property
+    def train_times(self) -> dict[str, float]:
+        """The train time in s of each trial that has one: the median over its repeats."""
+        trials = self.results.trials if self.results else ()
+        return {trial.name: trial.summary.train_time_s.median for trial in trials if trial.summary}
+
+    @property
+    def baseline(self) -> str:
+        """The train time in s of the baseline."""
+        time_s = self.train_times.get(self.contents.baseline) if self.contents else None
+        return NOTHING if time_s is None else f"{time_s:.2f}"
+
+    @property
+    def fastest(self) -> str:
+        """The train time in s of the fastest trial, and its name."""
+        times = self.train_times
+        return f"{times[name]:.2f} {name}" if (name := fastest_of(times)) else NOTHING
 
     def fits(self, wanted: str) -> bool:
         """Whether the line contains all words of a filter, ignoring case."""
@@ -71,30 +128,27 @@ class Overview(NamedTuple):
 
 
 def overview(run: Run) -> Overview:
-    """A run's line in lists, from its preset and results.json. Journals are only checked for their size."""
-    began = started_at(run.name)
-    when = NOTHING if began is None else f"{began:%Y-%m-%d %H:%M}"
-    preset, results, status, damage, problem = _contents(run)
-    if preset is None:
-        return Overview(run, when, run.name, status, problem=problem)
-    status = _status_shown(run, results, status)
-    if results is None:
-        return Overview(run, when, preset.name, status, str(len(preset.trials)), damage=damage)
-    trials = ", ".join(filter(None, [trials_done(results), repeats_done(results)]))
-    return Overview(run, when, preset.name, status, trials, *_times(results, preset), shortfall=shortfall(results))
+    """A run's line in lists. Journals are only checked for their size."""
+    under_way = run.is_held()
+    try:
+        preset = run.preset()
+        run.check_journals(preset)
+    except RunError as error:
+        return Overview(run, None, None, "cannot be read", under_way, problem=str(error))
+    results, status, damage = run.outline()
+    return Overview(run, preset, results, status, under_way, damage=damage)
 
 
-def _status_shown(run: Run, results: ResultsOutline | None, status: str) -> str:
-    """The status that lists show."""
-    has_skipped = results is not None and any(trial.status == "skipped" for trial in results.trials)
-    return UNDER_WAY if run.is_held() else SKIPPED if status == "ok" and has_skipped else status
+def fastest_of(times: dict[str, float]) -> str | None:
+    """The name of the trial with the shortest time; None if there is none."""
+    return min(times, key=lambda name: times[name], default=None)
 
 
 class TrialRecord(msgspec.Struct, frozen=True):
     """A trial in `ddptui runs --json`."""
 
     name: str
-    status: str | None  # None: no results yet
+    status: str | None = None  # None: no results yet
     repeats: int = 0  # number of repeats that ended well
     train_time_s: float | None = None  # median over these repeats
 
@@ -116,77 +170,25 @@ class RunRecord(msgspec.Struct, frozen=True):
 
 
 def record(run: Run) -> RunRecord:
-    """A run's record for scripts, from the same files as `overview`."""
-    began = started_at(run.name)
-    preset, results, status, damage, problem = _contents(run)
-    known = {trial.name: trial for trial in results.trials} if results else {}
-    times = _train_times(results) if results else {}
-    trials = [
-        TrialRecord(name, known[name].status, finished(known[name]), times.get(name))
-        if name in known
-        else TrialRecord(name, None)
-        for name in (trial.name for trial in (preset.trials if preset else ()))
-    ]
+    """A run's record for scripts."""
+    known = overview(run)
+    preset, times = known.contents, known.train_times
+    trials = {trial.name: TrialRecord(trial.name) for trial in (preset.trials if preset else ())}
+    for trial in known.results.trials if known.results else ():
+        trials[trial.name] = TrialRecord(trial.name, trial.status, finished(trial), times.get(trial.name))
     return RunRecord(
         name=run.name,
         folder=str(run.folder.absolute()),
-        started=began.isoformat() if began else None,
-        status="unreadable" if problem or damage else status,
-        under_way=run.is_held(),
+        started=known.began.isoformat() if known.began else None,
+        status="unreadable" if known.why else known.outcome,
+        under_way=known.under_way,
         preset=preset.name if preset else None,
         repeats=preset.repeats if preset else None,
         baseline=preset.baseline if preset else None,
-        fastest=_fastest(times),
-        trials=trials,
-        problem=problem or damage,
+        fastest=fastest_of(times),
+        trials=[*trials.values()],
+        problem=known.why,
     )
-
-
-class _Contents(NamedTuple):
-    """The readable contents of a run. preset: None if the run cannot be opened. results: None if they are missing or
-    damaged. damage, problem: as in Overview."""
-
-    preset: Preset | None
-    results: ResultsOutline | None
-    status: str
-    damage: str | None = None
-    problem: str | None = None
-
-
-def _contents(run: Run) -> _Contents:
-    try:
-        preset = run.preset()
-        run.journals(preset)
-    except RunError as error:
-        return _Contents(None, None, "cannot be read", problem=str(error))
-    return _Contents(preset, *run.outline())
-
-
-def started_at(name: str) -> datetime | None:
-    """When a run was started, from the time at the start of its name; None if there is none, e.g. in a renamed
-    folder."""
-    stamp = re.match(r"\d{8}-\d{6}", name)  # strptime alone would also accept fewer digits
-    try:
-        return datetime.strptime(stamp[0], STAMP_FORMAT) if stamp else None
-    except ValueError:
-        return None
-
-
-def _times(results: ResultsOutline, preset: Preset) -> tuple[str, str]:
-    """The baseline's train time in s, and that of the fastest trial with its name, as text."""
-    times = _train_times(results)
-    fastest = _fastest(times)
-    baseline = f"{times[preset.baseline]:.2f}" if preset.baseline in times else NOTHING
-    return baseline, NOTHING if fastest is None else f"{times[fastest]:.2f} {fastest}"
-
-
-def _train_times(results: ResultsOutline) -> dict[str, float]:
-    """The train time in s of each trial that has one."""
-    return {trial.name: trial.summary.train_time_s.median for trial in results.trials if trial.summary}
-
-
-def _fastest(times: dict[str, float]) -> str | None:
-    return min(times, key=lambda name: times[name], default=None)
 
 
 MOST_RUNS = 30  # number of newest runs whose results are read
@@ -194,33 +196,18 @@ MOST_LINES = 10
 
 
 class RecentResults(NamedTuple):
-    """The lines and the results of recent runs, both newest first. A line has only the time (for earlier days the
-    date), the preset and the status."""
+    """The lines and the results of recent runs, both newest first."""
 
     lines: list[Overview]
     results: list[Results]
 
 
-def recent_runs(runs: Path, today: date) -> RecentResults:
+def recent_runs(runs: Path) -> RecentResults:
     """The newest runs of a folder. Results that cannot be read are left out."""
-    newest: list[Run] = []
+    newest, results = list[Run](), list[Results]()
     with suppress(OSError):
         newest = all_runs(runs)[:MOST_RUNS]
-    return RecentResults([_line(run, today) for run in newest[:MOST_LINES]], list(_results(newest)))
-
-
-def _line(run: Run, today: date) -> Overview:
-    try:
-        preset = str(run.environment().get("preset", run.name))
-    except RunError:
-        preset = run.name
-    began = started_at(run.name)
-    when = NOTHING if began is None else began.strftime("%H:%M" if began.date() == today else "%m-%d")
-    results, status, _ = run.outline()
-    return Overview(run, when, preset, _status_shown(run, results, status))
-
-
-def _results(runs: list[Run]) -> Iterator[Results]:
-    for run in runs:
+    for run in newest:
         with suppress(FileNotFoundError, RunError):
-            yield run.results(Results)
+            results.append(run.results(Results))
+    return RecentResults([*map(overview, newest[:MOST_LINES])], results)

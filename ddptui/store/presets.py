@@ -1,38 +1,30 @@
 """Finds and loads presets: those shipped with ddptui, the project's and the user's."""
 
 import os
-import stat
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 import tomli_w
 
-from ddptui.config.fields import meaningless
 from ddptui.config.parser import NO_EDITS, Edits, PresetError, edited, parse
 from ddptui.config.preset import LOCAL, EngineOptions, Preset
-from ddptui.config.trial import Trial, TrialError
+from ddptui.config.trial import TrialError
 from ddptui.config.values import convert, off_default
 from ddptui.host import machine
 from ddptui.host.folders import lab_root, user_config
 from ddptui.host.source import located
-from ddptui.store.settings import TomlFileError, read_table
+from ddptui.store.settings import TomlFileError, read_table, replace_file
 from ddptui.text.sanitize import brief
 from ddptui.text.words import count, did_you_mean, in_a_row, remedy_of
 
 
 def write_new(path: Path, text: str) -> None:
     """Write a new preset file; an existing one is not replaced. Raises PresetError."""
+    if os.path.lexists(path):
+        raise PresetError(f"{path}: already exists; remove it, or choose another name")
     try:
-        with path.open("x", encoding="utf-8") as file:
-            try:
-                file.write(text)
-                file.flush()
-            except OSError:
-                path.unlink()  # do not leave an incomplete preset
-                raise
-    except FileExistsError:
-        raise PresetError(f"{path}: already exists; remove it, or choose another name") from None
+        replace_file(path, text.encode())
     except OSError as error:
         is_missing = path.parent.name and not path.parent.is_dir()
         other = f"create the folder {path.parent}" if is_missing else "go to a folder in which you may write"
@@ -99,14 +91,6 @@ def find(name_or_file: str) -> Path:
     """The file of a preset, given by its name or path. Raises PresetError."""
     path = Path(name_or_file)
     if path.suffix == ".toml" or os.sep in name_or_file:
-        try:
-            kind = stat.S_IFMT(path.stat().st_mode)
-        except OSError as error:
-            why = (error.strerror or "cannot be found").lower()
-            raise PresetError(f"{name_or_file}: {why}") from None
-        if kind != stat.S_IFREG:  # reading a pipe might never end
-            what = "folder, not a preset" if kind == stat.S_IFDIR else "pipe or a device: a preset is a regular file"
-            raise PresetError(f"{path}: is a {what}")
         return path
     known = preset_paths()
     if name_or_file not in known:
@@ -142,20 +126,7 @@ def load(
 
 def as_toml(preset: Preset) -> str:
     """A preset as TOML that loads as an equal preset. Every trial is spelled out, so that it depends on no override."""
-    plain: dict[str, Any] = msgspec.to_builtins(preset)
-    table = {key: plain[key] for key in ("title", "group", "kind", "about", "baseline", "repeats", "columns")}
-    table |= {"trial": [_fields(trial) for trial in preset.trials], "engine": plain["engine"]}
-    table["zh"] = {key: text for key, text in plain["zh"].items() if text}
-    table["question"] = [{key: value for key, value in fields.items() if value} for fields in plain["questions"]]
-    table["reference"] = [  # TOML has no null: leave out values that were not published
-        {key: value for key, value in fields.items() if value is not None} for fields in plain["references"]
-    ]
-    table = {key: value for key, value in table.items() if value or value == ""}
+    table = msgspec.to_builtins(preset) | {"trial": [off_default(trial) for trial in preset.trials]}
+    table = {key: value for key, value in table.items() if key != "name" and value != {}}
     text = tomli_w.dumps(table)
     return text if r"\r" in text else tomli_w.dumps(table, multiline_strings=True)  # which would write \r\n as \n
-
-
-def _fields(trial: Trial) -> dict[str, Any]:
-    """The fields of a [[trial]] table: those that differ from their defaults and have an effect in its launch mode."""
-    useless = meaningless(trial.launch, trial.strategy, trial.primitives)
-    return {name: value for name, value in off_default(trial).items() if name not in useless}

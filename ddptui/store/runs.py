@@ -214,10 +214,6 @@ class Run:
             return None, "results.json cannot be read", str(error)
         return results, results.status, None
 
-    def status(self) -> str:
-        """The status in results.json."""
-        return self.outline()[1]
-
     def results(self, kind: type[Read]) -> Read:
         """The contents of results.json, decoded as `kind`, which may cover a part only. Raises FileNotFoundError if it
         is missing, RunError if it is damaged."""
@@ -236,26 +232,21 @@ class Run:
         ranks = {path.stem.removeprefix("model-rank-"): path for path in folder.glob("model-rank-*.pth")}
         return [ranks[rank] for rank in sorted((rank for rank in ranks if rank.isdecimal()), key=int)]
 
-    def repeats(self, preset: Preset) -> dict[tuple[str, int], Iterator[Message]]:
-        """The messages of the launched repeats, keyed by trial and number of the repeat."""
+    def repeats(self, preset: Preset, unread: list[str] | None = None) -> dict[tuple[str, int], Iterator[Message]]:
+        """The messages of the launched repeats, keyed by trial and number of the repeat. unread: see `messages`."""
         return {
-            (trial.name, number): self.messages(trial.name, number)
+            (trial.name, number): self.messages(trial.name, number, unread)
             for trial in preset.trials
             for number in range(1, preset.repeats + 1)
             if self.repeat_folder(trial.name, number).is_dir()
         }
 
-    def replay(self, preset: Preset, unread: list[str] | None = None) -> Iterator[Message]:
-        """Yields the messages of all journals, in the order of `journals`."""
-        for journal in self.journals(preset):
-            with raising_run_error(journal):
-                yield from read_messages(journal, unread)
-
-    def journals(self, preset: Preset) -> list[Path]:
-        """All journals in the order in which they were written: the first repeat of every trial, then the second, and
-        so on. Raises RunError if one is too large or not a regular file."""
-        repeats = [(trial.name, number) for number in range(1, preset.repeats + 1) for trial in preset.trials]
-        return _plain(self.repeat_folder(*repeat) / JOURNAL for repeat in repeats)
+    def check_journals(self, preset: Preset) -> None:
+        """Raises RunError if a journal is too large or not a regular file."""
+        for repeat in self.repeats(preset):
+            path = self.repeat_folder(*repeat) / JOURNAL
+            with raising_run_error(path), suppress(FileNotFoundError):
+                check_plain(path, MOST_JOURNAL)
 
     def own(self, trial: str | None) -> tuple["Run", str | None]:
         """The run that has a trial, and the trial's name there: of two runs in one, one of them."""
@@ -337,16 +328,6 @@ def raising_run_error(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise RunError(f"{path}: cannot be read: {error.strerror or error}") from None
-
-
-def _plain(journals: Iterable[Path]) -> list[Path]:
-    """Those of the paths at which a journal exists. Raises RunError if one is too large or not a regular file."""
-    there = []
-    for path in journals:
-        with raising_run_error(path), suppress(FileNotFoundError):
-            check_plain(path, MOST_JOURNAL)
-            there.append(path)
-    return there
 
 
 def _decoded(path: Path, kind: type[Read]) -> Read:

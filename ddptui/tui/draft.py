@@ -12,8 +12,8 @@ from typing import NamedTuple
 import msgspec
 
 from ddptui.config.fields import FIELDS, kind, meaningless, work_of
-from ddptui.config.parser import BOTTLENECK, MOST_REPEATS, Edits, PresetError, edited, read_changes, skipped_overrides
-from ddptui.config.preset import Preset
+from ddptui.config.parser import BOTTLENECK, Edits, PresetError, edited, read_changes, skipped_overrides
+from ddptui.config.preset import MOST_REPEATS, Preset
 from ddptui.config.trial import FIELDS as OWN_FIELDS
 from ddptui.config.trial import Trial, TrialError
 from ddptui.config.values import IN_WORDS, describe_bottleneck, parse_assignment

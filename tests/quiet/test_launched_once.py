@@ -14,6 +14,7 @@ import pytest
 from ddptui.engines.local.warm import WarmParent
 from ddptui.store.runs import Run, all_runs
 from ddptui.wire.records import Launched
+from tests.support.builders import replayed
 from tests.support.here import run_here
 from tests.support.load import busy_processes
 from tests.support.runner import ENOUGH_S, arguments, ddptui, environment, write_preset
@@ -54,7 +55,7 @@ def started(tmp_path: Path) -> list[int]:
 
 def launches(run: Run) -> list[Launched]:
     """The launches in the record, those that were set aside included."""
-    return [message for message in run.replay(run.preset()) if isinstance(message, Launched)]
+    return [message for message in replayed(run, run.preset()) if isinstance(message, Launched)]
 
 
 def until(happened: Callable[[], bool]) -> None:

@@ -18,7 +18,7 @@ from ddptui.live.state import Live
 from ddptui.report import table
 from ddptui.run import runner
 from ddptui.run.runner import ERROR_LOG
-from ddptui.store.journal import RepeatJournal, run_lost
+from ddptui.store.journal import RepeatJournal, RunLost
 from ddptui.store.overview import results_of
 from ddptui.wire.messages import Step
 from ddptui.wire.records import Message
@@ -109,7 +109,7 @@ def test_a_disk_that_is_full_ends_the_ranks_at_once(
 
     def full(repeat: RepeatJournal, message: Message) -> None:
         if isinstance(message, Step):
-            raise run_lost(repeat.folder, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+            raise RunLost(repeat.folder, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
         write(repeat, message)
 
     monkeypatch.setattr(RepeatJournal, "write", full)

@@ -374,6 +374,12 @@ def write_run(runs: Path, preset: Preset, *journals: list[Message]) -> Run:
     return run
 
 
+def replayed(run: Run, preset: Preset) -> list[Message]:
+    """The messages of all launches of a run, in the order of the launches."""
+    launches = sorted(run.repeats(preset).items(), key=lambda launch: launch[0][1])
+    return [message for _, messages in launches for message in messages]
+
+
 def write_preset(folder: Path, text: str | bytes, name: str = "mine.toml") -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / name

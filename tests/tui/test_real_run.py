@@ -20,6 +20,7 @@ from ddptui.tui.screens.run import RunScreen
 from ddptui.tui.widgets.rank_panes import RankTable
 from ddptui.wire.messages import Step
 from ddptui.wire.records import Injection, Launched, Message
+from tests.support.builders import replayed
 from tests.support.runner import ENOUGH_S
 from tests.tui.opened import seen
 
@@ -98,7 +99,7 @@ async def until(pilot: Pilot[int], happened: object) -> None:
 
 
 def messages(run: Run) -> list[Message]:
-    return list(run.replay(run.preset()))
+    return replayed(run, run.preset())
 
 
 def slept_ms(step: Step) -> float:

@@ -1,7 +1,6 @@
 """The Lab, the first screen: choose a preset, change it, see what would run and for how long, and run it."""
 
 from collections.abc import Callable, Sequence
-from datetime import date
 from functools import partial
 from typing import ClassVar
 
@@ -103,7 +102,7 @@ class Lab(LabScreen):
     @work(group="load", exclusive=True)
     async def _load(self) -> None:
         """Read what takes too long before the first screen, and what other screens may have changed."""
-        self._past = await in_background(partial(overview.recent_runs, self.console_app.runs, date.today()))
+        self._past = await in_background(partial(overview.recent_runs, self.console_app.runs))
         shelves, broken = await in_background(all_presets)
         presets = [preset for members in shelves.values() for preset in members]
         self._unfit = await in_background(lambda: {each.name: why for each in presets if (why := why_not_here(each))})

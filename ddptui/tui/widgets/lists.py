@@ -104,7 +104,7 @@ class RecentRuns(Chooser):
         self.runs = [recent.run for recent in runs]
         options = []
         for recent in runs:
-            left = Content.assemble((f"{recent.when:>5} ", "dim"), recent.preset)
+            left = Content.assemble((f"{recent.when_in_short:>5} ", "dim"), recent.preset)
             mark = Content.assemble(STATUS_MARKS.get(recent.status, UNKNOWN), f" {recent.status}")
             options.append(Option(TwoEnds(left, mark), recent.run.name))
         self.refill(options or [Option("none yet", disabled=True)])

@@ -63,7 +63,7 @@ def show(
 
 LINKED, LINK = "mkdir presets; ln -s", "presets/l.toml; {}"
 FILES = {
-    "a folder": Case(("--preset", "./d.toml", "--no-ui"), "is a folder, not a preset", shell="mkdir d.toml; {}"),
+    "a folder": Case(("--preset", "./d.toml", "--no-ui"), "it is a folder, not a file", shell="mkdir d.toml; {}"),
     "a pipe that nobody fills": Case(("--preset", "p.toml", "--no-ui"), "a regular file", shell="mkfifo p.toml; {}"),
     "a device without end": Case(("--preset", "/dev/zero", "--no-ui"), "a regular file", shell="ulimit -v 4000000; {}"),
     "a device that is empty": Case(("--preset", "/dev/null", "--no-ui"), "a regular file"),
@@ -72,10 +72,10 @@ FILES = {
     "dotted keys without end": preset("a." * 20_000 + "b = 1", "a dotted key of more than 16 parts (at line 1)"),
     "dotted tables without end": preset("\n[" + '"a" . ' * 8_000 + "b]", "more than 16 parts (at line 2)"),
     "dotted keys with blanks": preset('"a b".' * 8_000 + "b = 1", "a dotted key of more than 16 parts (at line 1)"),
-    "a link to nowhere": Case(("--preset", "l.toml", "--no-ui"), "no such file", shell="ln -s nowhere l.toml; {}"),
+    "a link to nowhere": Case(("--preset", "l.toml", "--no-ui"), "No such file", shell="ln -s nowhere l.toml; {}"),
     "a link to itself": Case(("--preset", "l.toml", "--no-ui"), "symbolic links", shell="ln -s l.toml l.toml; {}"),
-    "a name without end": Case(("--preset", "x" * 5000 + ".toml", "--no-ui"), "file name too long"),
-    "a name that is no text": Case(("--preset", b"\xff.toml", "--no-ui"), "no such file"),
+    "a name without end": Case(("--preset", "x" * 5000 + ".toml", "--no-ui"), "File name too long"),
+    "a name that is no text": Case(("--preset", b"\xff.toml", "--no-ui"), "No such file"),
     "a huge file": preset("a = 1\n" * 300_000, "is not a preset: it is larger than 1 MB"),
     "a mark of UTF-8, and a slip": preset(b"\xef\xbb\xbftitel = 1", "did you mean 'title'?"),
     "a table twice": preset("[defaults]\n[defaults]", "is not valid TOML: Cannot declare"),

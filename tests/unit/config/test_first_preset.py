@@ -133,7 +133,7 @@ def test_a_matrix_over_variables_names_its_trials_by_them() -> None:
         ({"command": ["a\0"]}, "command: contains a NUL"),
         ({"command": ["a"], "env": ["B"]}, "env: expected NAME=VALUE, got 'B'"),
         ({"command": ["a"], "strategy": "ddp"}, "strategy: has no effect with a command"),
-        ({"command": ["a"], "launch": "spawn"}, "command: has no effect with ddptui's own ranks"),
+        ({"command": ["a"], "launch": "spawn"}, "command: has no effect with training: it is for a command"),
     ],
 )
 def test_what_a_command_cannot_be_is_said(fields: dict[str, object], why: str) -> None:

@@ -355,7 +355,10 @@ PIPELINED = {"primitives": "measure", "cadence": "pipelined"}
     ("values", "message"),
     [
         ({"primitives": "see", "strategy": "ring"}, "strategy: has no effect with primitives = 'see'"),
-        ({"primitives": "see", "iterations": 5}, "iterations: has no effect with primitives = 'see': each primitive"),
+        (
+            {"primitives": "see", "iterations": 5},
+            "iterations: has no effect with primitives = 'see': it is for",
+        ),
         ({"primitives": "measure", "epochs": 2}, "epochs: has no effect with primitives = 'measure'"),
         ({"primitives": "measure", "launch": "dp"}, "launch: 'dp' has no process group"),
         ({"primitives": "measure", "world_size": 1}, "world_size: primitives need at least two ranks"),
@@ -365,8 +368,8 @@ PIPELINED = {"primitives": "measure", "cadence": "pipelined"}
         ({"primitives": "see", "operations": ["local_sum"]}, "operations: local_sum sends nothing"),
         (PIPELINED | {"operations": ["reduce", "send_recv"]}, "operations: send_recv cannot be pipelined: it is"),
         (PIPELINED | {"composites": ["ring"]}, "composites: cannot be pipelined: a composite waits"),
-        ({"root": 1}, "root: has no effect with training: it is for primitives"),
-        ({"primitives": "see", "amp": "bf16"}, "amp: has no effect with primitives = 'see': the ranks do not train"),
+        ({"root": 1}, "root: has no effect with training: it is for primitives = 'see' or primitives = 'measure'"),
+        ({"primitives": "see", "amp": "bf16"}, "amp: has no effect with primitives = 'see': it is for training"),
         ({"primitives": "see", "backend": "gloo", "device": "cuda"}, "operations: gloo cannot send or receive tensors"),
         (
             {

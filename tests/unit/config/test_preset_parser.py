@@ -201,8 +201,8 @@ def test_a_path_is_taken_as_it_is_and_a_preset_named_after_its_file(elsewhere: P
     ("wanted", "message"),
     [
         ("quickstrat", "no preset 'quickstrat'; did you mean 'quickstart'? `ddptui presets` lists them"),
-        ("zzz.toml", "zzz.toml: no such file"),
-        ("folder.toml", "folder.toml: is a folder, not a preset"),
+        ("zzz.toml", "zzz.toml: cannot be read: No such file"),
+        ("folder.toml", "folder.toml: cannot be read: it is a folder, not a file"),
     ],
 )
 def test_a_preset_that_is_not_there_is_refused(elsewhere: Path, wanted: str, message: str) -> None:
@@ -253,7 +253,7 @@ T, DELAY, REFERENCE = "[[trial]]\n", "[[trial.bottleneck]]\n", "[[reference]]\nt
         (T + "launch = 'single'\nstrategy = 'ddp'", "trial[0].strategy: has no effect with launch = 'single'"),
         ("[matrix]\nlaunch = ['spawn', 'single']\nstrategy = ['ddp']", "matrix.strategy: has no effect with launch ="),
         (f"[defaults]\nstrategy = 'ring'\n{T}bucket_mb = 5", "trial[0].bucket_mb: has no effect with strategy ="),
-        ("[matrix]\nstatic_graph = [false]", "matrix.static_graph: has no effect"),
+        ("[matrix]\nstatic_graph = [true]", "matrix.static_graph: has no effect"),
         (f"[defaults]\naverage = 'parameters'\n{T}strategy = 'bucketed'", "defaults.average: strategy = 'bucketed'"),
         (f"{T}name = 'a'\n{T}name = 'A'", "2 trials are named 'a'"),
         (f"[matrix]\nseed = {[*range(100)]}\nepochs = {[*range(1, 90)]}", "makes 8900 trials"),

@@ -15,6 +15,7 @@ from tests.support.builders import (
     hello,
     journal,
     launched,
+    replayed,
     results_for,
     step,
     two_trials,
@@ -65,7 +66,7 @@ def test_what_is_replayed_comes_to_the_same(tmp_path: Path) -> None:
     preset = two_trials()
     run = write_run(tmp_path, preset, journal("a"), journal("b"), cut_short("a", 2), journal("b", 2))
     heard = RunningResults(preset, run.name, run.environment())
-    for message in run.replay(preset):
+    for message in replayed(run, preset):
         heard.add(message)
     assert heard.results == results_of(run, preset)
 

@@ -13,6 +13,7 @@ from ddptui.store.overview import outcomes_of, results_of
 from ddptui.store.runs import Run
 from ddptui.wire.messages import Hello, Shown, Timed
 from ddptui.wire.records import Launched, Message
+from tests.support.builders import replayed
 
 RUN = Run(Path(__file__).parents[2] / "tui" / "recorded_primitives" / "run")
 PRESET = RUN.preset()
@@ -20,7 +21,7 @@ TRIALS = {trial.name: trial for trial in PRESET.trials}
 
 
 def messages() -> list[Message]:
-    return list(RUN.replay(PRESET))
+    return replayed(RUN, PRESET)
 
 
 def result(name: str) -> TrialResult:

@@ -14,7 +14,7 @@ from ddptui.config.preset import Preset
 from ddptui.findings.compare import RunningResults
 from ddptui.run import headless, runner
 from ddptui.run.headless import Narrator
-from ddptui.store.journal import run_lost
+from ddptui.store.journal import RunLost
 from ddptui.store.runs import Run
 from ddptui.wire.records import Message
 from tests.support.builders import journal, preset_of
@@ -47,7 +47,7 @@ def test_a_full_disk_stops_the_run_with_one_line_and_the_table_is_still_shown(
     ran: Callable[[], Preset], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    monkeypatch.setattr(Run, "write_results", failing(run_lost(tmp_path, full)))
+    monkeypatch.setattr(Run, "write_results", failing(RunLost(tmp_path, full)))
     assert headless.run(ran(), tmp_path, as_json=False) == 1
     output, errors = capsys.readouterr()
     assert "No space left on device" in errors

@@ -175,7 +175,9 @@ def test_the_line_never_wraps(clock: SimpleNamespace, monkeypatch: pytest.Monkey
     assert max(cell_len(frame) for frame in shown[1:]) in (38, 39)
 
 
-@pytest.mark.parametrize("error", [RunLost("the run is lost"), OSError("no more processes"), ValueError("a bug")])
+@pytest.mark.parametrize(
+    "error", [RunLost(Path("runs"), OSError("no room")), OSError("no more processes"), ValueError("a bug")]
+)
 def test_a_job_that_may_be_left_is_named_with_the_error_that_ended_the_run(
     error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -22,6 +22,7 @@ from tests.support.builders import (
     journal,
     launched,
     pause,
+    replayed,
     step,
     two_trials,
     write_run,
@@ -113,7 +114,7 @@ def test_all_of_it_in_pieces_is_what_the_journals_hold(played: Playback, clock: 
     while not played.is_over:
         told += played.drain()
         clock.wait(0.37)
-    assert told == list(run.replay(PRESET)) == ALL
+    assert told == replayed(run, PRESET) == ALL
     assert played.results == results_of(run, PRESET)
     assert played.results.status == "ok"
     clock.wait(100)

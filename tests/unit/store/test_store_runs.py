@@ -20,7 +20,17 @@ from ddptui.store.journal import LOCK, LOG_TAIL, what_matters
 from ddptui.store.overview import results_of
 from ddptui.store.runs import ANSWERS, Run, RunError, all_runs, find_run, runs_folder
 from ddptui.wire.records import Ended, Message
-from tests.support.builders import heartbeat, hello, journal, launched, results_for, step, two_trials, write_run
+from tests.support.builders import (
+    heartbeat,
+    hello,
+    journal,
+    launched,
+    replayed,
+    results_for,
+    step,
+    two_trials,
+    write_run,
+)
 
 # In the order in which a run writes them: the repeats of the trials are interleaved.
 JOURNALS = [
@@ -43,7 +53,7 @@ def test_a_new_run_has_its_preset_and_a_command_to_type_again(tmp_path: Path) ->
     assert run.environment()["cores"] == 2
     assert run.environment()["preset"] == "made"
     assert run.preset() == preset
-    assert run.status() == "interrupted"
+    assert run.outline()[1] == "interrupted"
     run = Run.create(tmp_path, two_trials(), {})
     with run.begin("a", 1) as repeat:
         repeat.write_command(["python", "-m", "workers.spawn", "data_dir=/my data"], {"PYTHONPATH": "/a b"})
@@ -60,8 +70,8 @@ def test_an_intact_journal_reads_back_and_replays_as_it_was_written(tmp_path: Pa
     preset = two_trials()
     run = write_run(tmp_path, preset, *JOURNALS)
     live = [message for messages in JOURNALS for message in messages]
-    assert list(run.replay(preset)) == live
-    assert fold(Live(), run.replay(run.preset())) == fold(Live(), live)
+    assert replayed(run, preset) == live
+    assert fold(Live(), replayed(run, run.preset())) == fold(Live(), live)
     run = write_run(tmp_path, preset, JOURNALS[0], JOURNALS[3])
     repeats = run.repeats(preset)
     assert list(repeats) == [("a", 1), ("b", 2)]
@@ -299,7 +309,7 @@ def test_a_run_that_may_not_be_looked_into_is_listed_with_the_reason_beside_the_
     assert listed.returncode == 0, listed.stderr
     lines = listed.stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["20300102-000000-b", "20300102-000000-a", "20300101-000000-a"]
-    assert "permission denied" in lines[1]
+    assert "Permission denied" in lines[1]
 
 
 @pytest.mark.parametrize(
