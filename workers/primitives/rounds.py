@@ -325,7 +325,7 @@ def refusal_of(primitive: Primitive) -> str | None:
 def buffers(primitive: Primitive, before: Sequence[Values | None]) -> tuple[Buffer, ...]:
     """The primitive's buffers, each with its values before and now."""
     return tuple(
-        Buffer(argument.name, len(argument.tensors or ()), values_before, values(argument), argument.undefined)
+        Buffer(argument.name, len(argument.tensors or ()), values_before, values(argument), argument.after is None)
         for argument, values_before in zip(primitive.arguments(), before, strict=True)
     )
 
