@@ -110,9 +110,11 @@ def _check_meeting(trial: Trial, part: NodeRanks, message: Begin, address: str) 
 POLL_MS = 100  # interval of checks of the launch
 BEAT_EVERY_S = 1.0
 FIRST_ANSWER_S = 60.0  # timeout for the console's first message
-CONSOLE_SILENCE_S = 12.0  # timeout while ranks run: the console sends Present every 2 s
-BETWEEN_S = 300.0  # timeout between launches, when the console may be busy computing results
-ENDED_HERE = "the ranks of this node were ended"
+PING_MS, NO_PONG_MS = 2_000, 12_000  # libzmq's threads exchange these, so a console that is busy answers, too
+NO_ANSWER = (
+    f"the console has not answered for {FIRST_ANSWER_S:g} s: check that its run still waits for nodes, that the ticket "
+    "is that of this run, and that no firewall blocks the port"
+)
 Report = Callable[[str], None]  # prints a line
 
 
@@ -139,16 +141,17 @@ def node_here(number: int | None, kind: str | None, report: Report) -> int | Non
 
 
 class ConsoleConnection:
-    """The encrypted connection to the console. `last_received`: the time of the last message, by time.monotonic()."""
+    """The encrypted connection to the console."""
 
     def __init__(self, ticket: Ticket) -> None:
-        self.last_received = time.monotonic()
         self._decoder = msgspec.msgpack.Decoder(wire.ToNode)
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._is_closed = False
+        self._was_open = self._is_closed = False
         self._socket = self._context.socket(zmq.DEALER)
         self._socket.setsockopt(zmq.LINGER, 1000)  # ms for sending the last messages, such as Leave
         self._socket.setsockopt(zmq.MAXMSGSIZE, wire.MOST_BYTES)
+        self._socket.setsockopt(zmq.HEARTBEAT_IVL, PING_MS)
+        self._socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, NO_PONG_MS)
         use_keys(self._socket, ticket.keys)  # before connect: the handshake needs them
         self._events = self._socket.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED)
         self._socket.connect(ticket.endpoint)
@@ -164,10 +167,12 @@ class ConsoleConnection:
             self._socket.send(msgspec.msgpack.encode(message), zmq.NOBLOCK)
 
     def is_closed(self) -> bool:
-        """Whether the connection is closed now. Messages that arrived before may still be received."""
+        """Whether the connection has ended, because the console has closed it or no longer answers. Messages that
+        arrived before may still be received. libzmq connects again, but the console would not know this node."""
         while self._events.poll(0):
             event = parse_monitor_message(self._events.recv_multipart())["event"]
-            self._is_closed = event == zmq.EVENT_DISCONNECTED
+            self._is_closed |= self._was_open and event == zmq.EVENT_DISCONNECTED
+            self._was_open |= event == zmq.EVENT_HANDSHAKE_SUCCEEDED
         return self._is_closed
 
     def receive(self) -> wire.ToNode | wire.FarewellOfAnyVersion | None:
@@ -175,7 +180,6 @@ class ConsoleConnection:
         if not self._socket.poll(POLL_MS):
             return None
         frame = self._socket.recv()
-        self.last_received = time.monotonic()
         try:
             message: wire.ToNode = self._decoder.decode(frame)
         except ValueError as error:
@@ -195,9 +199,8 @@ class JoinedNode:
         self._report = report
         self._number: int | None = None  # number of this node; None: the console has not accepted it yet
         self._warm = warm
-        self._due: wire.Begin | None = None  # a launch that waits for the warm parent
         self._launch: NodeLaunch | None = None
-        self._last_beat = time.monotonic()
+        self._begin = self._last_beat = time.monotonic()
 
     def serve(self) -> int:
         """Executes the console's requests until its Farewell. Returns the exit code. Raises JoinError if the console is
@@ -211,16 +214,16 @@ class JoinedNode:
                     return 0 if message.well else 1
                 if message is not None:
                     self._obey(message)
-                elif closed and self._number is not None:  # after a reconnect, the console would not know this node
-                    raise JoinError(f"lost the console: it closed the connection; {ENDED_HERE}")
+                elif closed and self._number is not None:
+                    raise JoinError("lost the console: the connection has ended; the ranks of this node were ended")
+                elif self._number is None and time.monotonic() - self._begin > FIRST_ANSWER_S:
+                    self._console.send(wire.Leave())
+                    raise JoinError(NO_ANSWER)
                 if time.monotonic() - self._last_beat > BEAT_EVERY_S:
                     self._last_beat = time.monotonic()
                     self._console.send(wire.Beat())
-                if self._due and self._number is not None and self._warm.is_ready(0):
-                    self._begin_launch(self._due, self._number)
                 if self._launch and self._launch.launcher.exit_code is not None:
                     self._end_launch()
-                self._check_console()
         except (KeyboardInterrupt, SystemExit):
             self._end_launch()  # before Leave: the console accepts no logs from a node that has left
             self._console.send(wire.Leave())
@@ -235,12 +238,13 @@ class JoinedNode:
                 self._report(f"this is node {message.node} of {message.nodes}")
             case wire.Begin() if self._number is not None:
                 self._end_launch()
-                self._due = message
+                self._begin_launch(message, self._number)
             case wire.End():
                 self._end_launch(message.number)
 
     def _begin_launch(self, message: wire.Begin, node: int) -> None:
-        self._due = None
+        while not self._warm.is_ready(BEAT_EVERY_S):  # some seconds, before the first launch
+            self._console.send(wire.Beat())
         try:
             self._launch = NodeLaunch(message, node, self._address, self._warm)
             self._report(f"launch {message.number}: {self._launch.command_line}")
@@ -253,25 +257,7 @@ class JoinedNode:
 
     def _end_launch(self, number: int | None = None) -> None:
         """Ends the launch, if there is one. number: end only the launch with this number."""
-        if self._due is not None and number in (None, self._due.number):
-            self._console.send(wire.LaunchEnded(number=self._due.number, exit_code=ENDED_BY_CONSOLE, logs={}))
-            self._due = None
         if self._launch is None or number not in (None, self._launch.number):  # an End may arrive late
             return
         launch, self._launch = self._launch, None
         self._console.send(launch.end())
-
-    def _check_console(self) -> None:
-        """Raises JoinError if no message has arrived from the console for too long."""
-        limit_s = (
-            FIRST_ANSWER_S if self._number is None else CONSOLE_SILENCE_S if self._launch or self._due else BETWEEN_S
-        )
-        if time.monotonic() - self._console.last_received <= limit_s:
-            return
-        self._console.send(wire.Leave())
-        if self._number is not None:
-            raise JoinError(f"lost the console: no message for {limit_s:g} s; {ENDED_HERE}")
-        raise JoinError(
-            f"the console has not answered for {limit_s:g} s: check that its run still waits for nodes, that the "
-            "ticket is that of this run, and that no firewall blocks the port"
-        )

@@ -36,7 +36,6 @@ from ddptui.wire.connection import SILENCE_S
 from ddptui.wire.helper_messages import MEETING_MARK, Begin, End
 
 LOST_AFTER_S = 8.0  # timeout without a message: nodes send a Beat every second
-PRESENT_EVERY_S = 2.0
 OPTIONS = {zmq.MAXMSGSIZE: wire.MOST_BYTES, zmq.LINGER: 1000}  # LINGER: ms for sending a Farewell when the hub closes
 LOST = f"the console received nothing from this node for {LOST_AFTER_S:g} s and continues without it: join again"
 SAME_VERSION = "install the same version on both"
@@ -64,9 +63,7 @@ class NodeServer:
         self._run = run
         self._launch = 0  # number of the current launch
         self._notices: list[str] = []
-        self._reported_versions: set[str] = set()
         self._last_received: dict[int, float] = {}
-        self._last_present = 0.0
         self._decoder = msgspec.msgpack.Decoder(wire.NodeMessage)
         self._socket = ConsoleSocket((address, port), OPTIONS)
         self.ticket = ticket_for(run, self._socket)
@@ -107,10 +104,6 @@ class NodeServer:
         for member in lost:
             self.members.pop(member.number, None)  # a node may join again with this number
             self._socket.send(member.identity, wire.Farewell(why=LOST))  # the node may just have been slow
-        if now - self._last_present > PRESENT_EVERY_S:
-            self._last_present = now
-            for number in self.members:
-                self.send(number, wire.Present())
         return lost
 
     def _accept(self, identity: bytes, frames: list[bytes]) -> Member | None:
@@ -143,9 +136,7 @@ class NodeServer:
             return False
         versions = f"has ddptui {join.version}, the console {__version__}: {SAME_VERSION}"
         self._socket.send(identity, wire.Farewell(why=f"this node {versions}"))
-        if join.version not in self._reported_versions:  # report it once, even if the node tries again
-            self._reported_versions.add(join.version)
-            self._notices.append(f"a node was rejected: it {versions}")
+        self._notices.append(f"a node was rejected: it {versions}")
         return True
 
     def _welcome(self, identity: bytes, join: wire.Join) -> None:
