@@ -28,7 +28,7 @@ from workers.instruments.reporter import Reporter
 from workers.own_code import load_own
 from workers.rank import guard
 from workers.rank.device import DeviceChoice, choose_backend, choose_device, describe
-from workers.watch.ending import WORKERS, failure_of
+from workers.watch.ending import failure_of
 
 CLONE_NEWNET = 0x40000000  # linux/sched.h
 # How long a failed rank stays. If a rank is killed, the connections of others break, so that they also fail. The
@@ -92,7 +92,7 @@ def rank_process(trial: Trial, rank: int, local_ranks: range, *, has_parent: boo
         yield Rank(trial, rank, trial.world_size, device, reporter, delays, time.monotonic_ns() - begin, shared)
         gc.freeze()  # else Python's last garbage collection would walk all imports for a second
     except BaseException as error:
-        log_error(error, trial)
+        traceback.print_exception(error)
         said, stack = f"{type(error).__name__}: {error}".removesuffix(": "), as_stack(failure_of(error).stack)
         reporter.send(Failed(rank=rank, at_ns=time.monotonic_ns(), error=said, stack=stack))
         time.sleep(NOTICED_AFTER_S)
@@ -101,16 +101,6 @@ def rank_process(trial: Trial, rank: int, local_ranks: range, *, has_parent: boo
         reporter.close()
         sys.stdout.flush()
         sys.stderr.flush()
-
-
-def log_error(error: BaseException, trial: Trial) -> None:
-    """Print the traceback of an error; without ddptui's own frames at its end if the trial runs the user's own code."""
-    shown = traceback.TracebackException.from_exception(error)
-    is_ours = [frame.filename.startswith(WORKERS + os.sep) for frame in shown.stack]
-    while own_codes(trial) and is_ours[-1:] == [True] and not all(is_ours):  # all: the error is ddptui's own
-        shown.stack.pop()
-        is_ours.pop()
-    print("".join(shown.format()), end="", file=sys.stderr)
 
 
 def make_delays(trial: Trial, rank: int, device: torch.device) -> RankDelays:
