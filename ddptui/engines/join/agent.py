@@ -72,10 +72,10 @@ class NodeLaunch:
         self._folder = self._temporary.path
         launch_folder = self._folder / "own"  # a subfolder, because the keeper deletes it before the logs are read
         launch_folder.mkdir()
-        way = {name: message.way[name] for name in ACCEPTED if name in message.way}
+        hub_environment = {name: message.way[name] for name in ACCEPTED if name in message.way}
         environment = {
             **launch.rank_environment(trial, available_cores(), len(part.ranks)),
-            **rank_variables(way, self._folder, launch_folder),
+            **rank_variables(hub_environment, self._folder, launch_folder),
             **({} if trial.launch in ONE_PROCESS else part.environment()),
             "INIT_METHOD": message.init_method,
         }

@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 import zmq
@@ -41,12 +40,14 @@ LOST = f"the console received nothing from this node for {LOST_AFTER_S:g} s and 
 SAME_VERSION = "install the same version on both"
 
 
-class Member(NamedTuple):
+@dataclass
+class Member:
     """A node that has joined."""
 
     number: int
     identity: bytes  # the identity of its connection
     join: wire.Join  # its first message
+    last_received: float  # the time of its last message, by time.monotonic()
 
     def __str__(self) -> str:
         return f"node {self.number} ({self.join.host}, {self.join.address})"
@@ -63,16 +64,15 @@ class NodeServer:
         self._run = run
         self._launch = 0  # number of the current launch
         self._notices: list[str] = []
-        self._last_received: dict[int, float] = {}
         self._decoder = msgspec.msgpack.Decoder(wire.NodeMessage)
         self._socket = ConsoleSocket((address, port), OPTIONS)
         self.ticket = ticket_for(run, self._socket)
 
-    def close(self, *, well: bool = True) -> None:
-        """Sends a Farewell to all nodes and closes the socket. well: whether their `ddptui join` exits with code 0."""
+    def close(self) -> None:
+        """Sends a Farewell to all nodes, whose `ddptui join` then exits with code 0, and closes the socket."""
         while self.members:
             _, member = self.members.popitem()
-            self._socket.send(member.identity, wire.Farewell(why="the run is over", well=well))
+            self._socket.send(member.identity, wire.Farewell(why="the run is over", well=True))
         self._socket.close()
 
     @property
@@ -99,8 +99,7 @@ class NodeServer:
         """Processes the messages that have arrived, without waiting. Returns the nodes that left or timed out."""
         lost = [member for peer in self._socket.receive() if (member := self._accept(*peer))]
         now = time.monotonic()
-        silent = [number for number in self.members if now - self._last_received[number] > LOST_AFTER_S]
-        lost += [self.members[number] for number in silent]
+        lost += [member for member in self.members.values() if now - member.last_received > LOST_AFTER_S]
         for member in lost:
             self.members.pop(member.number, None)  # a node may join again with this number
             self._socket.send(member.identity, wire.Farewell(why=LOST))  # the node may just have been slow
@@ -120,7 +119,7 @@ class NodeServer:
             if isinstance(message, wire.Join):
                 self._welcome(identity, message)
             return None
-        self._last_received[member.number] = time.monotonic()
+        member.last_received = time.monotonic()
         if isinstance(message, wire.LaunchEnded) and message.number == self._launch:  # ignores earlier launches
             self.ended.setdefault(member.number, message)
         return member if isinstance(message, wire.Leave) else None
@@ -154,9 +153,7 @@ class NodeServer:
         if why:
             self._socket.send(identity, wire.Farewell(why=why))
             return
-        member = Member(number, identity, join)
-        self.members[number] = member
-        self._last_received[number] = time.monotonic()
+        self.members[number] = member = Member(number, identity, join, time.monotonic())
         self._socket.send(identity, wire.Welcome(node=number, nodes=self.nodes, run=self._run))
         self._notices.append(f"{member} has joined by {join.interface}: {len(self.members)} of {self.nodes} nodes")
 

@@ -261,14 +261,13 @@ sys.stdin.readline()  # until the node has been welcomed
 """
 KILLED = CONSOLE + f"os.kill(os.getpid(), {signal.SIGKILL:d})"
 FINISHED = CONSOLE + "hub.close()"
-FAILED = CONSOLE + "hub.close(well=False)"
 GONE = "Error: lost the console: the connection has ended; the ranks of this node were ended"
 
 
 @pytest.mark.parametrize(
     ("console", "code", "why"),
-    [(KILLED, 2, GONE), (FINISHED, 0, "the run is over"), (FAILED, 1, "the run is over")],
-    ids=["killed", "finished", "failed"],
+    [(KILLED, 2, GONE), (FINISHED, 0, "the run is over")],
+    ids=["killed", "finished"],
 )
 def test_a_node_ends_with_its_run_and_says_why(console: str, code: int, why: str) -> None:
     with subprocess.Popen([sys.executable, "-c", console], stdin=PIPE, stdout=PIPE, text=True) as run:
