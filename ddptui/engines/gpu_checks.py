@@ -130,9 +130,8 @@ def _too_few(trial: Trial, available: int, but: str) -> str | None:
     if trial.launch == "dp":
         return f"world_size: {needed} replicas need a GPU each, {but}: lower world_size"
     if trial.gpus_per_rank > 1:
-        several = f"{trial.world_size} ranks with {trial.gpus_per_rank} GPUs each need {needed}"
-        what = f"1 rank needs {needed} GPUs" if trial.world_size == 1 else several
-        return f"gpus_per_rank: {what}, {but}: lower gpus_per_rank{' or world_size' * (trial.world_size > 1)}"
+        product = f"gpus_per_rank × world_size = {trial.gpus_per_rank} × {trial.world_size}"
+        return f"gpus_per_rank: {needed} GPUs are needed ({product}), {but}: lower one of them"
     if trial.share_gpu:  # ranks share the available GPUs
         return None
     also = " --set backend=auto" if trial.backend == "nccl" else ""
