@@ -19,8 +19,7 @@ from zmq.utils.monitor import parse_monitor_message
 from ddptui import __version__
 from ddptui.config.catalog import ONE_PROCESS
 from ddptui.config.parser import PresetError
-from ddptui.config.preset import NodeRanks
-from ddptui.config.trial import Trial, TrialError
+from ddptui.config.trial import TrialError
 from ddptui.config.values import from_arguments
 from ddptui.engines import base as launch
 from ddptui.engines.base import LAUNCHER_LOG
@@ -32,7 +31,7 @@ from ddptui.engines.local.warm import WarmParent
 from ddptui.host import platforms
 from ddptui.host.folders import TemporaryFolder
 from ddptui.host.machine import available_cores
-from ddptui.host.network import interface_towards, is_free
+from ddptui.host.network import interface_towards
 from ddptui.store.journal import tail
 from ddptui.wire import helper_messages as wire
 from ddptui.wire.connection import HUB, KEYS_VARIABLE, SILENCE_S, TOKEN, use_keys
@@ -55,7 +54,7 @@ class JoinError(ValueError):
 class NodeLaunch:
     """A running launch on this node. `number`: the console's number for it. `launcher`: its local launch."""
 
-    def __init__(self, message: Begin, node: int, address: str, warm: WarmParent) -> None:
+    def __init__(self, message: Begin, node: int, warm: WarmParent) -> None:
         """warm: the warm parent that forks the ranks, which must be ready. Raises TrialError, PresetError, JoinError,
         OSError."""
         self.number = message.number
@@ -65,7 +64,8 @@ class NodeLaunch:
             raise JoinError(f"no ranks for node {node} of {message.nodes}")
         part = parts[node]
         trial = prepare_trial(trial, len(part.ranks))
-        _check_meeting(trial, part, message, address)
+        if trial.init_method == "file":
+            _check_meeting(message)
         command = launch.rank_command(trial, part=part)
         self.command_line = " ".join(command)
         self._temporary = TemporaryFolder("ddptui-node", Path(tempfile.gettempdir()))
@@ -93,12 +93,8 @@ class NodeLaunch:
         return LaunchEnded(number=self.number, exit_code=ENDED_BY_CONSOLE if code is None else code, logs=logs)
 
 
-def _check_meeting(trial: Trial, part: NodeRanks, message: Begin, address: str) -> None:
-    """Raises JoinError if the ranks could not meet, in the file or at the port of node 0."""
-    if trial.init_method != "file":
-        if part.node == 0 and part.nodes > 1 and not is_free(address, part.port):
-            raise JoinError(f"port {part.port}, where the ranks meet, is in use on this host: start the run again")
-        return
+def _check_meeting(message: Begin) -> None:
+    """Raises JoinError if the ranks could not meet in the file that the console names."""
     path = Path(message.init_method.removeprefix("file://"))
     if not path.name.startswith(MEETING_MARK):  # torch deletes it: a console must name no other file
         raise JoinError(f"{path} is not a file at which ranks meet: their names begin with {MEETING_MARK}")
@@ -128,7 +124,7 @@ def join(ticket: Ticket, node: int | None, report: Report) -> int:
     with closing(WarmParent()) as warm, closing(ConsoleConnection(ticket)) as console:
         console.send(first)
         warm.start()
-        return JoinedNode(console, address, report, warm).serve()
+        return JoinedNode(console, report, warm).serve()
 
 
 def node_here(number: int | None, kind: str | None, report: Report) -> int | None:
@@ -193,9 +189,8 @@ class ConsoleConnection:
 class JoinedNode:
     """This host as a node of the run: executes the console's requests, and has at most one launch."""
 
-    def __init__(self, console: ConsoleConnection, address: str, report: Report, warm: WarmParent) -> None:
+    def __init__(self, console: ConsoleConnection, report: Report, warm: WarmParent) -> None:
         self._console = console
-        self._address = address
         self._report = report
         self._number: int | None = None  # number of this node; None: the console has not accepted it yet
         self._warm = warm
@@ -246,7 +241,7 @@ class JoinedNode:
         while not self._warm.is_ready(BEAT_EVERY_S):  # some seconds, before the first launch
             self._console.send(wire.Beat())
         try:
-            self._launch = NodeLaunch(message, node, self._address, self._warm)
+            self._launch = NodeLaunch(message, node, self._warm)
             self._report(f"launch {message.number}: {self._launch.command_line}")
             if self._launch.launcher.start_why:
                 self._report(f"launch {message.number} starts cold: {self._launch.launcher.start_why}")
