@@ -8,13 +8,14 @@ import sys
 
 import torch.multiprocessing as mp
 
+from ddptui.config.preset import NodeRanks
 from ddptui.config.trial import Trial
-from workers.rank.group import Node, Rendezvous, host_store, open_rendezvous, this_node
+from workers.rank.group import Rendezvous, host_store, open_rendezvous, this_node
 from workers.rank.process import read_trial
 from workers.run_rank import run_rank
 
 
-def run_local_rank(local_rank: int, trial: Trial, node: Node, rendezvous: Rendezvous) -> None:
+def run_local_rank(local_rank: int, trial: Trial, node: NodeRanks, rendezvous: Rendezvous) -> None:
     """Run one rank. mp.spawn calls this in each process, with a number that counts from 0 on each node."""
     run_rank(trial, node.ranks[local_rank], node.ranks, rendezvous)
 

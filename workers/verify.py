@@ -14,8 +14,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
-from zipfile import ZipFile, is_zipfile
+from typing import Any
 
 import psutil
 import torch
@@ -38,16 +37,13 @@ class NoCheckpoint(ValueError):
 def load(path: str) -> dict[str, Tensor]:
     """Load a checkpoint. Returns its tensors by name. Raises NoCheckpoint."""
     try:
-        with open_plain(Path(path), MOST_BYTES) as file:
-            size = os.fstat(file.fileno()).st_size
-            if (unpacked := unpacked_size(file)) > size:
-                raise NoCheckpoint(f"{path}: not a checkpoint: {size:,} bytes that unpack to {unpacked:,}")
-            with memory_limit(COPIES * size + ROOM):
-                state = torch.load(file, map_location="cpu", weights_only=True)
+        with (
+            open_plain(Path(path), MOST_BYTES) as file,
+            memory_limit(COPIES * os.fstat(file.fileno()).st_size + ROOM),
+        ):
+            state = torch.load(file, map_location="cpu", weights_only=True)
     except OSError as error:
         raise NoCheckpoint(f"{path}: cannot be read: {error.strerror or error}") from None
-    except NoCheckpoint:
-        raise
     except MemoryError:
         raise NoCheckpoint(f"{path}: needs more memory than its size: not a checkpoint, or memory is short") from None
     except Exception:  # a broken file can make the unpickler raise anything
@@ -61,21 +57,10 @@ def load(path: str) -> dict[str, Tensor]:
     return state
 
 
-def unpacked_size(file: BinaryIO) -> int:
-    """The number of bytes that a zip file unpacks to, according to its directory; 0 if the file is not a zip.
-    torch.save writes a zip without compression, so only a zip bomb unpacks to more than the file's own size."""
-    unpacked = 0
-    if is_zipfile(file):
-        with ZipFile(file) as archive:
-            unpacked = sum(entry.file_size for entry in archive.infolist())
-    file.seek(0)
-    return unpacked
-
-
 @contextmanager
 def memory_limit(more: int) -> Iterator[None]:
-    """Limit this process to `more` bytes of address space beyond what it has, while the context is open: a zip
-    directory may state false sizes, and a pickle may request any size."""
+    """Limit this process to `more` bytes of address space beyond what it has, while the context is open: a zip may
+    unpack to any size, and a pickle may request any."""
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     ceilings = [limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY]
     limit = min([psutil.Process().memory_info().vms + more, *ceilings])

@@ -1,12 +1,11 @@
 """The warm parent: a process that imports what ranks need, once, and forks a launcher for each launch. A fork takes
 milliseconds; the imports of a new process take seconds.
 
-    python -m workers.warm DESCRIPTOR NICE
+    python -m workers.warm DESCRIPTOR
 
-DESCRIPTOR is a socket to the console; NICE is the priority of the import. A forked launcher does what
-`python -m workers.MODE` does, and forks its ranks. This process ends a launch as host/keeper.py does: when the console
-requests it, or has closed the socket. A fork copies one thread only, so neither this process nor any module that it
-imports may start a second thread, CUDA or OpenMP.
+DESCRIPTOR is a socket to the console. A forked launcher does what `python -m workers.MODE` does, and forks its ranks.
+This process ends a launch as host/keeper.py does: when the console requests it, or has closed the socket. A fork copies
+one thread only, so neither this process nor any module that it imports may start a second thread, CUDA or OpenMP.
 """
 
 import gc
@@ -18,9 +17,6 @@ import select
 import signal
 import socket
 import sys
-import threading
-import time
-import traceback
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
@@ -33,7 +29,6 @@ from ddptui.host.machine import openmp_waits
 from ddptui.wire import helper_messages as wire
 from workers.rank import forked
 
-ENDED_WITHIN_S = 1.0  # the kernel may take this long to remove a joined thread
 WHILE_IMPORTING = {
     "OMP_NUM_THREADS": "1",  # no library may start threads; a rank sets its own number
     "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # torch.cuda.is_available must not start CUDA, which does not survive a fork
@@ -48,7 +43,7 @@ def main() -> None:
     console = socket.socket(fileno=descriptor)
     console.set_inheritable(False)
     gc.disable()  # imports create a million objects and hardly any garbage; collections would take a fifth of the time
-    import_at(int(sys.argv[2]))
+    import_all()
     gc.collect()
     gc.freeze()  # a collection in a fork would write into every object's header, and so copy all memory pages
     gc.enable()
@@ -56,7 +51,7 @@ def main() -> None:
     poll = select.poll()  # unlike select, it takes descriptors above 1023
     poll.register(descriptor, select.POLLIN)
     poll.register(woken, select.POLLIN)
-    send(console, wire.Imported(pid=os.getpid(), threads=own_threads()))
+    send(console, wire.Imported(pid=os.getpid(), threads=len(os.listdir("/proc/self/task"))))
     launch = None
     while True:
         ready = [readable for readable, _ in poll.poll()]
@@ -87,36 +82,6 @@ def send(console: socket.socket, message: wire.FromParent) -> None:
     """Send the console a message, unless it has ended."""
     with suppress(OSError):  # the console has ended, which the main loop notices next
         console.send(msgspec.json.encode(message))
-
-
-def import_at(nice: int) -> None:
-    """Run `import_all` at the priority `nice`. Ends the process if an import fails."""
-    failures: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            # never below the process's own value: only root may raise a priority
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), max(nice, os.nice(0)))
-            import_all()
-        except BaseException as error:
-            failures.append(error)
-
-    # On Linux each thread has its own priority: that of this thread ends with it, and forks keep the usual one.
-    importer = threading.Thread(target=work)
-    importer.start()
-    importer.join()
-    if failures:
-        traceback.print_exception(failures[0])
-        sys.stderr.flush()
-        os._exit(1)  # even if the imports have left threads
-
-
-def own_threads() -> int:
-    """The number of threads of this process, after the kernel has removed a thread that has just ended."""
-    deadline = time.monotonic() + ENDED_WITHIN_S
-    while (threads := len(os.listdir("/proc/self/task"))) > 1 and time.monotonic() < deadline:
-        time.sleep(0.001)
-    return threads
 
 
 def import_all() -> None:

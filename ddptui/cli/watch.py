@@ -81,6 +81,7 @@ def watch(
     COMMAND starts the training: ddptui watch -- torchrun --nproc_per_node=2 train.py
     """
     from ddptui.engines.local.command import WatchMode
+    from ddptui.wire.relay_file import Watching
 
     if ticket is not None:
         _join(context, command, ticket)
@@ -89,11 +90,10 @@ def watch(
     preset = _preset(LISTENING if listen else command, called, assignments, shared)
     if listen:
         preset = _listening(preset, interface, port)
-    how = {key: shared[key] for key in OF_TERMS}
+    options = Watching(**{key: shared[key] for key in OF_TERMS})
     starts_here = _is_headless(shared) and not listen
-    sys.exit(
-        _open(preset, WatchMode(in_terminal=starts_here, outlives=not kill_on_exit, elsewhere=listen, **how), shared)
-    )
+    mode = WatchMode(in_terminal=starts_here, outlives=not kill_on_exit, elsewhere=listen, options=options)
+    sys.exit(_open(preset, mode, shared))
 
 
 @click.command()
@@ -110,10 +110,12 @@ def attach(name: str, **shared: Any) -> None:
     from ddptui.engines.local.training import NotRunning, hold, training_of
     from ddptui.store.runs import RunError, find_run, runs_folder
     from ddptui.text.sanitize import as_argument
+    from ddptui.wire.relay_file import Watching
 
     with refusing(NotRunning, RunError):
         run = find_run(runs_folder(shared["runs"]), name)
-        terms = WatchMode(outlives=True, running=hold(training_of(run)), **{key: shared[key] for key in OF_TERMS})
+        options = Watching(**{key: shared[key] for key in OF_TERMS})
+        terms = WatchMode(outlives=True, running=hold(training_of(run)), options=options)
     before = run.preset().trials[0]
     command = tuple(map(as_argument, before.command))
     preset = preset_of(command, name=before.name, overrides={}, **{key: shared[key] for key in OF_PRESET})

@@ -4,7 +4,6 @@ the doctor make them.
 
 import os
 import re
-import shlex
 import shutil
 import sys
 import tempfile
@@ -81,14 +80,10 @@ def check_temporary_folder() -> None:
 
 def no_compiler(trial: Trial) -> str | None:
     """Why torch.compile cannot compile the code that it generates (C++, on GPUs Triton); None: it can."""
-    usual = "clang++" if sys.platform == "darwin" else "g++"
-    try:
-        words = shlex.split(os.environ.get("CXX", usual)) or [""]  # CXX may hold options, or a wrapper such as ccache
-    except ValueError as why:
-        cxx = os.environ["CXX"]
-        return f"CXX is {cxx!r}, which cannot be parsed: {why}; set it to a C++ compiler, or `unset CXX`"
-    if shutil.which(words[0]) is None:
-        return f"torch.compile needs a C++ compiler, but {words[0]!r} is missing: install g++, or set CXX to another"
+    default = "clang++" if sys.platform == "darwin" else "g++"
+    compiler = os.environ.get("CXX", default).partition(" ")[0]  # CXX may hold options, or a wrapper such as ccache
+    if shutil.which(compiler) is None:
+        return f"torch.compile needs a C++ compiler, but {compiler!r} is missing: install g++, or set CXX to another"
     if trial.device == "cuda" and find_spec("triton") is None:
         return "torch.compile needs Triton on a GPU, but it is not installed: `pip install triton`"
     return None

@@ -60,19 +60,21 @@ def needs(trial: Trial) -> str | None:
     return "sync_batchnorm: torch's SyncBatchNorm runs on GPUs only" if trial.sync_batchnorm else None
 
 
+INSTEAD: dict[str, tuple[Any, Any]] = {  # values that need GPUs, and those that take their place on the CPU
+    "device": ("cuda", "cpu"),
+    "backend": ("nccl", "auto"),
+    "sync_batchnorm": (True, False),
+    "share_gpu": (True, False),
+    "pin_memory": (True, False),
+}
+
+
 def without_gpus(trials: Sequence[Trial]) -> str:
     """The options by which these trials run without a GPU, as a remedy to append: ", or `--set device=cpu`".
 
     Empty if these options would make some trials equal, which would defeat the purpose of the preset."""
-    on_gpus = any(trial.device == "cuda" for trial in trials)
-    instead: dict[str, tuple[bool, Any]] = {
-        "device": (on_gpus, "cpu"),
-        "backend": (any(trial.backend == "nccl" for trial in trials), "auto"),
-        "sync_batchnorm": (any(trial.sync_batchnorm for trial in trials), False),
-        "share_gpu": (on_gpus and any(trial.share_gpu for trial in trials), False),
-        "pin_memory": (on_gpus and any(trial.pin_memory for trial in trials), False),
-    }
-    fields = {field: value for field, (is_needed, value) in instead.items() if is_needed}
+    values = {field: {getattr(trial, field) for trial in trials} for field in INSTEAD}
+    fields = {field: value for field, (on_gpus, value) in INSTEAD.items() if on_gpus in values[field]}
     if _different(trials, fields) < _different(trials, {}):
         return ""
     return f", or `{' '.join(f'--set {field}={str(value).lower()}' for field, value in fields.items())}`"
@@ -128,9 +130,8 @@ def _too_few(trial: Trial, available: int, but: str) -> str | None:
     if trial.launch == "dp":
         return f"world_size: {needed} replicas need a GPU each, {but}: lower world_size"
     if trial.gpus_per_rank > 1:
-        several = f"{trial.world_size} ranks with {trial.gpus_per_rank} GPUs each need {needed}"
-        what = f"1 rank needs {needed} GPUs" if trial.world_size == 1 else several
-        return f"gpus_per_rank: {what}, {but}: lower gpus_per_rank{' or world_size' * (trial.world_size > 1)}"
+        product = f"gpus_per_rank × world_size = {trial.gpus_per_rank} × {trial.world_size}"
+        return f"gpus_per_rank: {needed} GPUs are needed ({product}), {but}: lower one of them"
     if trial.share_gpu:  # ranks share the available GPUs
         return None
     also = " --set backend=auto" if trial.backend == "nccl" else ""

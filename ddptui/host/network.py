@@ -104,17 +104,6 @@ def port_of(name: str, number: int = 0) -> int:
     return FIRST_PORT + (crc32(name.encode()) + number) % PORTS
 
 
-def is_free(address: str, port: int) -> bool:
-    """Whether a server could listen at this address and port."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # ignores connections that are closing
-        try:
-            probe.bind((address, port))
-        except OSError:
-            return False
-    return True
-
-
 def port_holder(port: int) -> str:
     """The process of this host that uses a port, in words; empty if that is not known."""
     with suppress(psutil.Error, OSError):

@@ -42,7 +42,7 @@ def start(
     threads.submit(os.getpid).result()  # start the thread now, so that it and its children do not inherit our niceness
     give_way()
     rate, _ = settings_file.refreshes_per_s(settings, refreshes_per_s)
-    warm = WarmParent(nice=NICENESS)
+    warm = WarmParent()
     app = Console(
         runs, preset, begun, threads=threads, warm=warm, terms=terms, calm=calm, refresh_s=1 / rate, settings=settings
     )

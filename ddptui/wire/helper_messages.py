@@ -84,10 +84,6 @@ class End(Tagged, frozen=True, kw_only=True):
     number: Count
 
 
-class Present(Tagged, frozen=True, kw_only=True):
-    """The console's heartbeat, every two seconds."""
-
-
 class Farewell(Tagged, frozen=True, kw_only=True):
     """The console rejects the node, or the run is over."""
 
@@ -102,7 +98,7 @@ class FarewellOfAnyVersion(msgspec.Struct, frozen=True, kw_only=True, tag="Farew
     well: bool = False
 
 
-ToNode = Welcome | Begin | End | Present | Farewell
+ToNode = Welcome | Begin | End | Farewell
 
 
 MOST_WARM_BYTES = 2**17  # largest message: without privileges, a socket pair accepts up to 2**17.6 bytes at once

@@ -100,36 +100,12 @@ def test_too_few_gpus_leave_the_cpu_and_a_reason(
     assert choose_device(Trial(**trial), 0, here) == DeviceChoice(CPU, why)
 
 
-@pytest.mark.parametrize(
-    ("gpus", "trial", "needs", "remedy"),
-    [
-        (1, {}, "a GPU a rank: 2 ranks here, 1 GPU", "let them share with share_gpu = true, over gloo, or take"),
-        (3, {"gpus_per_rank": 2}, "2 GPUs a rank: 2 ranks here, 3 GPUs", "take fewer ranks"),
-        (1, {"backend": "nccl"}, "a GPU a rank: 2 ranks here, 1 GPU", "let them share with share_gpu = true and"),
-        (1, {"strategy": "ring"}, "a GPU a rank: 2 ranks here, 1 GPU", "take fewer ranks"),
-        (1, {"launch": "dp"}, "a GPU a replica: 2 replicas here, 1 GPU", "take fewer replicas"),
-    ],
-)  # fmt: skip
-def test_who_wants_gpus_is_told_how_many_are_missing(
-    driver: Any, gpus: int, trial: dict[str, Any], needs: str, remedy: str
-) -> None:
-    driver(gpus)
-    with pytest.raises(RuntimeError) as raised:
-        choose_device(Trial(device="cuda", **trial), 0, range(2))
-    assert str(raised.value).startswith(f"device = 'cuda' needs {needs}; {remedy}")
-    assert str(raised.value).endswith(", or device = 'cpu'")
-
-
-@pytest.mark.parametrize("visible", ["", "-1"])
-def test_what_hides_every_gpu_is_named(driver: Any, monkeypatch: pytest.MonkeyPatch, visible: str) -> None:
-    driver(0, failing(RuntimeError("No CUDA GPUs are available")))
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    monkeypatch.setattr(torch.version, "cuda", "12.4")
+def test_who_wants_gpus_is_told_how_many_are_missing(driver: Any) -> None:
+    driver(1)
     with pytest.raises(RuntimeError) as raised:
         choose_device(Trial(device="cuda"), 0, range(2))
-    assert str(raised.value) == (
-        f"device = 'cuda': CUDA_VISIBLE_DEVICES is {visible!r}, which hides every GPU: unset it, or take device = 'cpu'"
-    )
+    share = "share_gpu = true lets them share it"
+    assert str(raised.value) == f"device = 'cuda': 1 GPU for 2 ranks: {share}, or take device = 'cpu'"
 
 
 @pytest.mark.parametrize(
@@ -137,6 +113,7 @@ def test_what_hides_every_gpu_is_named(driver: Any, monkeypatch: pytest.MonkeyPa
     [
         ("Found no NVIDIA driver on your system. Please check", None, "Found no NVIDIA driver on your system: CUDA"),
         ("No CUDA GPUs are available", "7", "No CUDA GPUs are available (CUDA_VISIBLE_DEVICES is '7'): CUDA takes"),
+        ("No CUDA GPUs are available", "", "No CUDA GPUs are available (CUDA_VISIBLE_DEVICES is ''): CUDA takes"),
         (TOO_OLD, None, "The NVIDIA driver on your system is too old (found version 11040): update the driver, or"),
     ],
 )  # fmt: skip
@@ -145,7 +122,7 @@ def test_torchs_own_words_are_one_line_with_a_remedy(
 ) -> None:
     driver(0, failing(RuntimeError(words)))
     monkeypatch.setattr(torch.version, "cuda", "12.4")
-    if visible:
+    if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     with pytest.raises(RuntimeError) as raised:
         choose_device(Trial(device="cuda"), 0, range(1))

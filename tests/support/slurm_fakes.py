@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-COMMANDS = ("sbatch", "squeue", "scancel", "sacct")
+COMMANDS = ("sbatch", "squeue", "scancel")
 PROGRAM = """\
 #!{python} -SE
 import fcntl, json, os, sys, time
@@ -41,8 +41,6 @@ if name == "squeue":
         end("|".join(job) + "\\n") if job else end("", "slurm_load_jobs error: Invalid job id specified\\n", 1)
     if job and job[0] in ("PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "REQUEUED"):
         end(job[0] + "\\n")
-if name == "sacct":
-    end(state["sacct"])
 """
 
 
@@ -53,8 +51,8 @@ class Fakes:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         folder.mkdir()
         self._file = folder / "state.json"
-        start: dict[str, Any] = {"job": [], "slow": {}, "calls": [], "answer": "17\n", "sacct": ""}
-        self._file.write_text(json.dumps(start | {"broken": {"sacct": "Slurm accounting storage is disabled"}}))
+        start: dict[str, Any] = {"job": [], "slow": {}, "calls": [], "answer": "17\n", "broken": {}}
+        self._file.write_text(json.dumps(start))
         for name in COMMANDS:
             (folder / name).write_text(PROGRAM.format(python=sys.executable))
             (folder / name).chmod(0o755)

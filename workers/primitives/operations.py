@@ -22,8 +22,8 @@ class Broadcast(OneTensor):
     def call_text(self) -> str:
         return f"dist.broadcast(tensor, src={self.root})"
 
-    def expected(self, numbers: Numbers) -> Iterator[tuple[Tensor, Tensor]]:
-        yield self.buffer, numbers.of(self.root, self.elements)
+    def result(self, numbers: Numbers) -> Iterator[Tensor]:
+        yield numbers.of(self.root, self.elements)
 
 
 class Reduce(OneTensor):
@@ -36,11 +36,7 @@ class Reduce(OneTensor):
         return f"dist.reduce(tensor, dst={self.root}, {self.op_text})"
 
     def arguments(self) -> list[Argument]:
-        return [Argument("tensor", [self.buffer], undefined=self.rank != self.root)]
-
-    def expected(self, numbers: Numbers) -> Iterator[tuple[Tensor, Tensor]]:
-        if self.rank == self.root:
-            yield self.buffer, numbers.reduced(self.reduce_op, self.ranks, self.elements)
+        return [Argument("tensor", [self.buffer], self.own, self.reduced if self.rank == self.root else None)]
 
 
 class AllReduce(OneTensor):
@@ -51,9 +47,6 @@ class AllReduce(OneTensor):
 
     def call_text(self) -> str:
         return f"dist.all_reduce(tensor, {self.op_text})"
-
-    def expected(self, numbers: Numbers) -> Iterator[tuple[Tensor, Tensor]]:
-        yield self.buffer, numbers.reduced(self.reduce_op, self.ranks, self.elements)
 
 
 class OwnAndAllParts(Primitive):
@@ -71,11 +64,6 @@ class OwnAndAllParts(Primitive):
 class AllGather(OwnAndAllParts):
     """Every rank gets the parts of all ranks, in the order of the ranks."""
 
-    def fill(self, numbers: Numbers) -> None:
-        self.own_part.copy_(numbers.of(self.rank, self.elements))
-        for part in self.parts:
-            part.zero_()
-
     def begin(self, *, async_op: bool = True) -> Works:
         return [dist.all_gather(self.parts, self.own_part, async_op=async_op)]
 
@@ -83,12 +71,13 @@ class AllGather(OwnAndAllParts):
         return "dist.all_gather(parts, tensor)"
 
     def arguments(self) -> list[Argument]:
-        return [Argument("tensor", [self.own_part]), Argument("parts", self.parts or None)]
+        own_part = Argument("tensor", [self.own_part], before=self.own, after=self.own)
+        return [own_part, Argument("parts", self.parts or None, after=self.gathered)]
 
-    def expected(self, numbers: Numbers) -> Iterator[tuple[Tensor, Tensor]]:
-        yield self.own_part, numbers.of(self.rank, self.elements)
-        for rank, part in enumerate(self.parts):
-            yield part, numbers.of(rank, self.elements)
+    def gathered(self, numbers: Numbers) -> Iterator[Tensor]:
+        """The numbers of all ranks."""
+        for rank in range(self.ranks):
+            yield numbers.of(rank, self.elements)
 
 
 class Gather(AllGather):
@@ -106,12 +95,6 @@ class Gather(AllGather):
 class ReduceScatter(OwnAndAllParts):
     """Each rank gets its part of the reduction of all ranks' tensors: the first half of a ring all_reduce."""
 
-    def fill(self, numbers: Numbers) -> None:
-        self.own_part.zero_()
-        whole = numbers.of(self.rank, self.ranks * self.elements)
-        for number, part in enumerate(self.parts):
-            part.copy_(self.part(whole, number))
-
     def begin(self, *, async_op: bool = True) -> Works:
         return [dist.reduce_scatter(self.own_part, self.parts, op=self.op, async_op=async_op)]
 
@@ -119,14 +102,12 @@ class ReduceScatter(OwnAndAllParts):
         return f"dist.reduce_scatter(tensor, parts, {self.op_text})"
 
     def arguments(self) -> list[Argument]:
-        return [Argument("parts", self.parts or None), Argument("tensor", [self.own_part])]
+        parts = Argument("parts", self.parts or None, before=self.own_parts, after=self.own_parts)
+        return [parts, Argument("tensor", [self.own_part], after=self.received)]
 
-    def expected(self, numbers: Numbers) -> Iterator[tuple[Tensor, Tensor]]:
-        reduced = numbers.reduced(self.reduce_op, self.ranks, self.ranks * self.elements)
-        yield self.own_part, self.part(reduced, self.rank)
-        whole = numbers.of(self.rank, self.ranks * self.elements)
-        for number, part in enumerate(self.parts):
-            yield part, self.part(whole, number)
+    def received(self, numbers: Numbers) -> Iterator[Tensor]:
+        """The part that this rank receives."""
+        yield self.own_part_of(numbers.reduced(self.reduce_op, self.ranks, self.ranks * self.elements))
 
 
 class Scatter(ReduceScatter):
@@ -140,11 +121,8 @@ class Scatter(ReduceScatter):
     def call_text(self) -> str:
         return f"dist.scatter(tensor, {'parts, ' if self.parts else ''}src={self.root})"
 
-    def expected(self, numbers: Numbers) -> Iterator[tuple[Tensor, Tensor]]:
-        whole = numbers.of(self.root, self.ranks * self.elements)  # those of all ranks may fill the memory
-        yield self.own_part, self.part(whole, self.rank)
-        for number, part in enumerate(self.parts):
-            yield part, self.part(whole, number)
+    def received(self, numbers: Numbers) -> Iterator[Tensor]:
+        yield self.own_part_of(numbers.of(self.root, self.ranks * self.elements))
 
 
 class AllToAll(Primitive):
@@ -153,12 +131,6 @@ class AllToAll(Primitive):
     def allocate(self) -> None:
         self.outgoing, self.incoming = self.tensors(), self.tensors()
 
-    def fill(self, numbers: Numbers) -> None:
-        whole = numbers.of(self.rank, self.ranks * self.elements)
-        for number, (outgoing, incoming) in enumerate(zip(self.outgoing, self.incoming, strict=True)):
-            outgoing.copy_(self.part(whole, number))
-            incoming.zero_()
-
     def begin(self, *, async_op: bool = True) -> Works:
         return [dist.all_to_all(self.incoming, self.outgoing, async_op=async_op)]
 
@@ -166,14 +138,13 @@ class AllToAll(Primitive):
         return "dist.all_to_all(incoming, outgoing)"
 
     def arguments(self) -> list[Argument]:
-        return [Argument("outgoing", self.outgoing), Argument("incoming", self.incoming)]
+        outgoing = Argument("outgoing", self.outgoing, before=self.own_parts, after=self.own_parts)
+        return [outgoing, Argument("incoming", self.incoming, after=self.received)]
 
-    def expected(self, numbers: Numbers) -> Iterator[tuple[Tensor, Tensor]]:
-        whole = numbers.of(self.rank, self.ranks * self.elements)
-        for number, part in enumerate(self.outgoing):
-            yield part, self.part(whole, number)
-        for rank, part in enumerate(self.incoming):  # one rank's numbers at a time: they may fill the memory
-            yield part, self.part(numbers.of(rank, self.ranks * self.elements), self.rank)
+    def received(self, numbers: Numbers) -> Iterator[Tensor]:
+        """The parts that this rank receives."""
+        for rank in range(self.ranks):  # one rank's numbers at a time: they may fill the memory
+            yield self.own_part_of(numbers.of(rank, self.ranks * self.elements))
 
 
 class Barrier(Primitive):
@@ -185,9 +156,6 @@ class Barrier(Primitive):
     def call_text(self) -> str:
         return "dist.barrier()"
 
-    def arguments(self) -> list[Argument]:
-        return []
-
 
 class LocalSum(OneTensor):
     """A rank adds two tensors of its own: the cost of a reduction without communication."""
@@ -196,10 +164,6 @@ class LocalSum(OneTensor):
         super().allocate()
         self.other = self.tensor()
 
-    def fill(self, numbers: Numbers) -> None:
-        super().fill(numbers)
-        self.other.copy_(self.buffer)
-
     def call(self) -> None:
         self.buffer += self.other
 
@@ -207,10 +171,10 @@ class LocalSum(OneTensor):
         return "tensor += other"
 
     def arguments(self) -> list[Argument]:
-        return [*super().arguments(), Argument("other", [self.other])]
+        return [*super().arguments(), Argument("other", [self.other], before=self.own, after=self.own)]
 
-    def expected(self, numbers: Numbers) -> Iterator[tuple[Tensor, Tensor]]:
-        yield self.buffer, 2 * numbers.of(self.rank, self.elements)
+    def result(self, numbers: Numbers) -> Iterator[Tensor]:
+        yield 2 * numbers.of(self.rank, self.elements)
 
 
 class Composite(OneTensor):
@@ -226,8 +190,8 @@ class Composite(OneTensor):
     def call_text(self) -> str:
         return "strategy.average([tensor])"
 
-    def expected(self, numbers: Numbers) -> Iterator[tuple[Tensor, Tensor]]:
-        yield self.buffer, numbers.reduced("avg", self.ranks, self.elements)
+    def result(self, numbers: Numbers) -> Iterator[Tensor]:
+        yield numbers.reduced("avg", self.ranks, self.elements)
 
 
 class SendRecv(Primitive):
@@ -239,9 +203,6 @@ class SendRecv(Primitive):
         self.sends = self.rank % 2 == 0
         self.partner = self.rank + 1 if self.sends else self.rank - 1
         self.buffer = self.tensor()
-
-    def fill(self, numbers: Numbers) -> None:
-        self.buffer.copy_(numbers.of(self.rank, self.elements))
 
     @property
     def takes_part(self) -> bool:
@@ -263,11 +224,11 @@ class SendRecv(Primitive):
         return f"dist.send(tensor, dst={self.partner})" if self.sends else f"dist.recv(tensor, src={self.partner})"
 
     def arguments(self) -> list[Argument]:
-        return [Argument("tensor", [self.buffer] if self.takes_part else None)]
+        return [Argument("tensor", [self.buffer] if self.takes_part else None, self.own, self.result)]
 
-    def expected(self, numbers: Numbers) -> Iterator[tuple[Tensor, Tensor]]:
-        if self.takes_part:
-            yield self.buffer, numbers.of(self.rank if self.sends else self.partner, self.elements)
+    def result(self, numbers: Numbers) -> Iterator[Tensor]:
+        """The numbers of the rank that sends."""
+        yield numbers.of(self.rank if self.sends else self.partner, self.elements)
 
 
 class IsendIrecv(Primitive):
@@ -281,10 +242,6 @@ class IsendIrecv(Primitive):
         self.left = (self.rank - 1) % self.ranks
         self.outgoing, self.incoming = self.tensor(), self.tensor()
 
-    def fill(self, numbers: Numbers) -> None:
-        self.outgoing.copy_(numbers.of(self.rank, self.elements))
-        self.incoming.zero_()
-
     def begin(self, *, async_op: bool = True) -> Works:
         return exchange(self.outgoing, self.incoming, self.rank, self.ranks)
 
@@ -297,8 +254,9 @@ class IsendIrecv(Primitive):
         return f"{', '.join(both[::-1] if self.rank % 2 else both)}; wait for both"
 
     def arguments(self) -> list[Argument]:
-        return [Argument("outgoing", [self.outgoing]), Argument("incoming", [self.incoming])]
+        outgoing = Argument("outgoing", [self.outgoing], before=self.own, after=self.own)
+        return [outgoing, Argument("incoming", [self.incoming], after=self.received)]
 
-    def expected(self, numbers: Numbers) -> Iterator[tuple[Tensor, Tensor]]:
-        yield self.outgoing, numbers.of(self.rank, self.elements)
-        yield self.incoming, numbers.of(self.left, self.elements)
+    def received(self, numbers: Numbers) -> Iterator[Tensor]:
+        """The left neighbor's numbers."""
+        yield numbers.of(self.left, self.elements)

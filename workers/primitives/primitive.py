@@ -118,12 +118,16 @@ class Setting(NamedTuple):
     reduce_op: ReduceOpName = "sum"
 
 
+Content = Callable[[Numbers], Iterator[Tensor]]  # yields the values of each tensor of an argument, in float64
+
+
 class Argument(NamedTuple):
     """One argument of a call: a tensor, or a list of tensors."""
 
     name: str
     tensors: Sequence[Tensor] | None  # None: only other ranks pass it
-    undefined: bool = False  # the operation does not define its content after the call
+    before: Content | None = None  # what the rank sends; None: it only receives, into zeros
+    after: Content | None = None  # None: the operation does not define the content after the call
 
 
 class Primitive:
@@ -140,7 +144,12 @@ class Primitive:
         """Allocate the buffers."""
 
     def fill(self, numbers: Numbers) -> None:
-        """Fill the buffers: this rank's numbers into those that it sends, 0 into those that it only receives."""
+        """Fill the buffers for a call with these numbers."""
+        for argument in self.arguments():
+            tensors = argument.tensors or ()
+            contents = argument.before(numbers) if tensors and argument.before else map(torch.zeros_like, tensors)
+            for tensor, content in zip(tensors, contents, strict=True):
+                tensor.copy_(content)
 
     def begin(self, *, async_op: bool = True) -> Works:
         """Start a call. Returns the operations to wait for. async_op: False to wait in the call, as far as torch
@@ -170,11 +179,26 @@ class Primitive:
 
     def arguments(self) -> list[Argument]:
         """The arguments that this rank passes."""
-        raise NotImplementedError
+        return []
 
     def expected(self, numbers: Numbers) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield the tensors that are defined on this rank after the call, each with its expected values in float64."""
-        yield from ()
+        for argument in self.arguments():
+            if argument.tensors and argument.after:
+                yield from zip(argument.tensors, argument.after(numbers), strict=True)
+
+    def own(self, numbers: Numbers) -> Iterator[Tensor]:
+        """This rank's numbers."""
+        yield numbers.of(self.rank, self.elements)
+
+    def reduced(self, numbers: Numbers) -> Iterator[Tensor]:
+        """The reduction of all ranks' numbers."""
+        yield numbers.reduced(self.reduce_op, self.ranks, self.elements)
+
+    def own_parts(self, numbers: Numbers) -> Iterator[Tensor]:
+        """This rank's parts, one for each rank."""
+        whole = numbers.of(self.rank, self.ranks * self.elements)
+        yield from whole.split(self.elements)
 
     def tensor(self) -> Tensor:
         """A new buffer."""
@@ -185,9 +209,9 @@ class Primitive:
         """New buffers, one for each rank."""
         return [self.tensor() for _ in range(self.ranks)]
 
-    def part(self, whole: Tensor, number: int) -> Tensor:
-        """One rank's part of a tensor that holds the parts of all ranks."""
-        return whole[number * self.elements : (number + 1) * self.elements]
+    def own_part_of(self, whole: Tensor) -> Tensor:
+        """This rank's part of a tensor that holds the parts of all ranks."""
+        return whole[self.rank * self.elements : (self.rank + 1) * self.elements]
 
     @property
     def op_text(self) -> str:
@@ -200,8 +224,9 @@ class OneTensor(Primitive):
     def allocate(self) -> None:
         self.buffer = self.tensor()
 
-    def fill(self, numbers: Numbers) -> None:
-        self.buffer.copy_(numbers.of(self.rank, self.elements))
-
     def arguments(self) -> list[Argument]:
-        return [Argument("tensor", [self.buffer])]
+        return [Argument("tensor", [self.buffer], self.own, self.result)]
+
+    def result(self, numbers: Numbers) -> Iterator[Tensor]:
+        """The tensor's content after the call."""
+        return self.reduced(numbers)

@@ -145,15 +145,15 @@ class Timer:
     def __init__(self, primitive: Primitive, clock: Clock) -> None:
         self._primitive = primitive
         self._clock = clock
-        self._calls_per_round = 0
+        self._calls_per_round = 1  # until the ranks have agreed on more
         self.calls = 0  # calls begun so far, including the warm-up
         self.lengths_ns: list[int] = []  # the length of each timed call
 
     def warm_up(self, *, calls: int, most: int, most_s: float) -> None:
         """Make `calls` untimed calls (at least one). The ranks then agree on the number of calls per round: at least
         one, at most `most`, and so few that all rounds together take at most `most_s` seconds."""
-        estimate_s = min(self._estimate() for _ in range(max(1, calls)))
-        affordable = max(1, min(most, int(most_s / ROUNDS / max(estimate_s, 1e-6))))
+        estimate_ns = min(self._back_to_back()[0] for _ in range(max(1, calls)))
+        affordable = max(1, min(most, int(most_s / ROUNDS / max(estimate_ns / 1e9, 1e-6))))
         agreed = torch.tensor([affordable], device=self._primitive.device)
         dist.broadcast(agreed, src=0)  # rank 0 decides: all ranks must call equally often
         self._calls_per_round = int(agreed.item())
@@ -163,12 +163,6 @@ class Timer:
         self._call()  # untimed, since another size was called before
         dist.barrier()
         self.lengths_ns += self._after_barriers() if after_barrier else self._back_to_back()
-
-    def _estimate(self) -> float:
-        begin = self._clock.now()
-        self._call()
-        [length_ns] = self._lengths([begin, self._clock.now()])
-        return length_ns / 1e9
 
     def _back_to_back(self) -> list[int]:
         now, call = self._clock.now, self._primitive.timed_call  # looked up once, since small calls take microseconds
@@ -325,7 +319,7 @@ def refusal_of(primitive: Primitive) -> str | None:
 def buffers(primitive: Primitive, before: Sequence[Values | None]) -> tuple[Buffer, ...]:
     """The primitive's buffers, each with its values before and now."""
     return tuple(
-        Buffer(argument.name, len(argument.tensors or ()), values_before, values(argument), argument.undefined)
+        Buffer(argument.name, len(argument.tensors or ()), values_before, values(argument), argument.after is None)
         for argument, values_before in zip(primitive.arguments(), before, strict=True)
     )
 

@@ -8,7 +8,7 @@ import torch.distributed as dist
 
 from ddptui.config.checks import can_share_gpu, needs_point_to_point
 from ddptui.config.trial import Trial
-from ddptui.host.gpus import VISIBLE, is_empty
+from ddptui.host.gpus import VISIBLE
 from ddptui.text.words import OLDER, WHO_HAS_MPI, count
 from ddptui.wire.messages import Nccl, OwnGpu
 from workers.instruments.gpu import nccl_in_use, own_gpus
@@ -40,11 +40,10 @@ def choose_device(trial: Trial, rank: int, local_ranks: range) -> DeviceChoice:
         return use_gpu(local_ranks.index(rank) * per_rank)
     if gpus and trial.share_gpu:
         return use_gpu(local_ranks.index(rank) % gpus, shared=True)
-    if gpus and trial.device == "cuda":
-        raise RuntimeError(too_few(trial, len(local_ranks), gpus))
+    why = too_few(trial, len(local_ranks), gpus) if gpus else unusable
     if trial.device == "cuda":
-        raise RuntimeError(f"device = 'cuda': {unusable or no_gpu()}, or take device = 'cpu'")
-    return DeviceChoice(CPU, why_not(trial, len(local_ranks), gpus) if gpus else unusable)
+        raise RuntimeError(f"device = 'cuda': {why or no_gpu()}, or take device = 'cpu'")
+    return DeviceChoice(CPU, why)
 
 
 def use_gpu(index: int, *, shared: bool = False) -> DeviceChoice:
@@ -58,56 +57,35 @@ def usable_gpus() -> tuple[int, str]:
     """The number of GPUs that torch can use; and, if torch can use none of the driver's GPUs, the reason."""
     if torch.cuda.device_count() == 0:  # the driver's count, until torch has started CUDA
         return 0, ""
-    try:
-        torch.cuda.init()
-    except (RuntimeError, AssertionError) as error:
-        return 0, in_one_line(error)
-    return torch.cuda.device_count(), ""
+    problem = start_cuda()
+    return 0 if problem else torch.cuda.device_count(), problem
 
 
 def no_gpu() -> str:
     """The reason why torch sees no GPU, and the remedy."""
     if torch.version.cuda is None and torch.version.hip is None:
         return "this torch is built without CUDA: install one that has it"
-    visible = os.environ.get(VISIBLE)
-    if is_empty(visible):
-        return f"{VISIBLE} is {visible!r}, which hides every GPU: unset it"
+    return start_cuda() or f"torch sees no GPU: {NEEDED}"
+
+
+def start_cuda() -> str:
+    """Start CUDA. Returns the reason if that fails, according to torch's error, and the remedy, in one line; else an
+    empty text."""
     try:
         torch.cuda.init()
     except (RuntimeError, AssertionError) as error:
-        return in_one_line(error)
-    return f"torch sees no GPU: {NEEDED}"
-
-
-def in_one_line(error: Exception) -> str:
-    """The reason why CUDA does not start, according to torch's error, and the remedy, in one line."""
-    reason = " ".join(str(error).split()).partition(" Please ")[0].rstrip(".")[:LONGEST]
-    hiding = f" ({VISIBLE} is {os.environ[VISIBLE][:LONGEST]!r})" if VISIBLE in os.environ else ""
-    return f"{reason}{hiding}: {OLDER if 'too old' in reason else NEEDED}"
+        reason = " ".join(str(error).split()).partition(" Please ")[0].rstrip(".")[:LONGEST]
+        hiding = f" ({VISIBLE} is {os.environ[VISIBLE][:LONGEST]!r})" if VISIBLE in os.environ else ""
+        return f"{reason}{hiding}: {OLDER if 'too old' in reason else NEEDED}"
+    return ""
 
 
 def too_few(trial: Trial, ranks: int, gpus: int) -> str:
-    """The error for a trial that needs more GPUs than this host has, with the remedies."""
-    gpus_wanted = "a GPU" if trial.gpus_per_rank == 1 else f"{trial.gpus_per_rank} GPUs"
-    also = " and backend = 'auto'" if trial.backend == "nccl" else ""
-    share = f"let them share with share_gpu = true{also}, over gloo, or " if can_share_gpu(trial) else ""
-    fewer = "" if ranks == 1 else f"take fewer {kind(trial)}s, or "
-    return (
-        f"device = 'cuda' needs {gpus_wanted} a {kind(trial)}: {count(ranks, kind(trial))} here, {count(gpus, 'GPU')}; "
-        f"{share}{fewer}device = 'cpu'"
-    )
-
-
-def why_not(trial: Trial, ranks: int, gpus: int) -> str:
-    """The reason why ranks are on the CPU although this host has GPUs."""
+    """The reason why the ranks get no GPUs although this host has some, and the remedy."""
     share = f": share_gpu = true lets them share {'it' if gpus == 1 else 'them'}" if can_share_gpu(trial) else ""
     per_rank = f" of {trial.gpus_per_rank} GPUs each" if trial.gpus_per_rank > 1 else ""
-    return f"{count(gpus, 'GPU')} for {count(ranks, kind(trial))}{per_rank}{share}"
-
-
-def kind(trial: Trial) -> str:
-    """The word for a member of this trial: replica or rank."""
-    return "replica" if trial.launch == "dp" else "rank"
+    kind = "replica" if trial.launch == "dp" else "rank"
+    return f"{count(gpus, 'GPU')} for {count(ranks, kind)}{per_rank}{share}"
 
 
 def choose_backend(trial: Trial, device: torch.device, shared: bool) -> tuple[str, str]:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import torch.distributed as dist
 
-from ddptui.config.preset import spread
+from ddptui.config.preset import NodeRanks, spread
 from ddptui.config.trial import PATIENCE, Trial
 from ddptui.host.network import NetworkError, interface_towards, resolve
 from workers.rank.device import choose_backend
@@ -24,25 +24,16 @@ LOCALHOST = "127.0.0.1"
 ANY_PORT = 0  # the system chooses a free port
 
 
-class Node(NamedTuple):
-    """This machine among the machines of a run."""
-
-    number: int
-    ranks: range
-    address: str  # address and port are those of node 0, where all ranks meet
-    port: int
-
-
-def this_node(trial: Trial) -> Node:
-    """The node that the environment describes. Ends the process with a message if a variable is wrong."""
+def this_node(trial: Trial) -> NodeRanks:
+    """This machine's ranks, which the environment describes. Ends the process with a message if a variable is wrong."""
     if "NNODES" not in os.environ:
-        return Node(0, range(trial.world_size), LOCALHOST, ANY_PORT)
+        return NodeRanks(0, 1, range(trial.world_size), LOCALHOST, ANY_PORT)
     nodes, number, port = (_number(name) for name in ("NNODES", "NODE_RANK", "MASTER_PORT"))
     parts = spread(trial.world_size, nodes)
     if number >= len(parts):
         sys.exit(f"NODE_RANK={number}: no rank is left for this node; use fewer than {nodes} nodes")
     address = os.environ.get("MASTER_ADDR", LOCALHOST)
-    return Node(number, parts[number], choose_interface(address) if nodes > 1 else address, port)
+    return NodeRanks(number, nodes, parts[number], choose_interface(address) if nodes > 1 else address, port)
 
 
 def choose_interface(host: str) -> str:
@@ -86,7 +77,7 @@ class Rendezvous(NamedTuple):
 FROM_ENVIRONMENT = Rendezvous()  # by MASTER_ADDR and MASTER_PORT
 
 
-def open_rendezvous(trial: Trial, node: Node) -> tuple[Rendezvous, socket.socket | None]:
+def open_rendezvous(trial: Trial, node: NodeRanks) -> tuple[Rendezvous, socket.socket | None]:
     """The place where this process's ranks will meet those of other nodes, and, on the first node, the port that the
     store will serve. Ends the process with a message if INIT_METHOD is required but not set."""
     if trial.init_method == "file":
@@ -95,7 +86,7 @@ def open_rendezvous(trial: Trial, node: Node) -> tuple[Rendezvous, socket.socket
         if INIT_METHOD not in os.environ and len(node.ranks) < trial.world_size:
             sys.exit(f"{INIT_METHOD}=file:///PATH is missing: a new file that all nodes can access, where ranks meet")
         return Rendezvous(init_method=os.environ.get(INIT_METHOD, temporary)), None
-    port = open_port(node.address, node.port) if node.number == 0 else None
+    port = open_port(node.address, node.port) if node.node == 0 else None
     return Rendezvous(node.address, port.getsockname()[1] if port else node.port), port
 
 

@@ -48,12 +48,12 @@ class SameCalls:
         except dist.DistStoreError:
             return
         calls, lines = zip(*(self._store.get(key).decode().split("\n") for key in keys), strict=True)
-        usual = max(calls, key=lambda each: (Counter(calls)[each], each != NO_CALL, each == calls[0]))
-        if calls[self._rank] != usual:
+        most_common = max(calls, key=lambda each: (Counter(calls)[each], each != NO_CALL, each == calls[0]))
+        if calls[self._rank] != most_common:
             self._is_over = True
-            other = calls.index(usual)
+            other = calls.index(most_common)
             at = f" at {lines[other]}" if lines[other] else ""
-            who = f"rank {self._rank} calls {calls[self._rank]}, and rank {other} {usual}{at}"
+            who = f"rank {self._rank} calls {calls[self._rank]}, and rank {other} {most_common}{at}"
             first = "the first step" if self._steps == 1 else f"the first {self._steps} steps"
             raise CallsDiffer(f"as collective {self._number} of {first}, {who}; {REMEDY}")
 

@@ -98,8 +98,8 @@ def compare(of: Literal["gradients", "parameters"], left: Tensors, own: Tensors)
     """Compare the strategy's result `left` with the true mean of all ranks' `own` tensors. Collective call."""
     ranks = dist.get_world_size()
     distances, sizes, from_own = (dict.fromkeys(own, 0.0) for _ in range(3))  # squared
-    weighing = Weighing(ranks) if ranks <= MOST_WEIGHED else None
-    left_mean = mean_mean = left_own = own_own = left_left = 0.0  # inner products
+    weighed = ranks if ranks <= MOST_WEIGHED else 0
+    products = torch.zeros(3 + weighed, 3 + weighed, dtype=torch.float64)  # inner products of the vectors below
     for piece in pieces(own, left):
         own_piece = torch.cat([own_part for _, own_part, _ in piece])
         gathered = [torch.empty_like(own_piece) for _ in range(ranks)]
@@ -110,21 +110,18 @@ def compare(of: Literal["gradients", "parameters"], left: Tensors, own: Tensors)
             mean = parts.mean(0, dtype=torch.float64)  # not parts.double(), a large copy with many ranks
             distances[name] += square(left_part - mean)
             sizes[name] += float(torch.linalg.vector_norm(parts, dtype=torch.float64)) ** 2 / ranks
-            left_mean += float(left_part @ mean)
-            mean_mean += square(mean)
-            left_own += float(left_part @ own_part)
-            own_own += square(own_part)
-            left_left += square(left_part)
             from_own[name] += square(left_part - own_part)
-            if weighing:
-                weighing.add(parts.double(), left_part)
+            vectors = torch.stack([left_part, own_part, mean, *parts[:weighed].double()])
+            products += (vectors @ vectors.T).cpu()
+    left_left, left_own, left_mean = products[0, :3].tolist()
+    own_own, mean_mean = products.diagonal()[1:3].tolist()
     size = sum(sizes.values())
     errors = {name: ratio(distances[name], sizes[name]) ** 0.5 for name in own}
     worst = max(errors, key=lambda name: errors[name])
     exact = EXACT.get(str(own[worst].dtype).removeprefix("torch."), torch.finfo(own[worst].dtype).eps)
     wrong = [name for name in own if not errors[name] <= exact]
     kept = [name for name in wrong if ratio(from_own[name], sizes[name]) ** 0.5 <= exact]
-    weights, rest = weighing.solved(left_left) if weighing else ((), 0.0)
+    weights, rest = weigh(products[3:, 3:], products[3:, 0], left_left)
     scale, own_scale = ratio(left_mean, mean_mean), ratio(left_own, own_own)
     return Audit(
         of=of,
@@ -146,27 +143,19 @@ def compare(of: Literal["gradients", "parameters"], left: Tensors, own: Tensors)
     )
 
 
-class Weighing:
-    """Finds the weights of the ranks: the sum of weight × tensors over the ranks that is nearest to a result. They are
-    the solution of the normal equations of least squares."""
+def weigh(products: Tensor, with_left: Tensor, left_left: float) -> tuple[tuple[float, ...], float]:
+    """The weights of the ranks: those of the sum of weight × tensors over the ranks that is nearest to the result, as
+    the normal equations of least squares give them; and the squared distance of that sum from the result. Empty, and 0,
+    if there are no products, or not all are finite.
 
-    def __init__(self, ranks: int) -> None:
-        self._products = torch.zeros(ranks, ranks, dtype=torch.float64)  # inner products of the ranks' tensors
-        self._with_left = torch.zeros(ranks, dtype=torch.float64)  # of each rank's tensors and the result
-
-    def add(self, parts: Tensor, left: Tensor) -> None:
-        """Take a part of all ranks' tensors (ranks, n), and of the result (n), in float64."""
-        self._products += (parts @ parts.T).cpu()
-        self._with_left += (parts @ left).cpu()
-
-    def solved(self, left_left: float) -> tuple[tuple[float, ...], float]:
-        """The weights, and the squared distance of their sum from the result, whose squared norm is left_left. Not
-        computed if a number is not finite."""
-        if not (math.isfinite(left_left) and self._products.isfinite().all()):
-            return (), 0.0
-        weights = torch.linalg.pinv(self._products, hermitian=True) @ self._with_left
-        rest = left_left - 2 * float(weights @ self._with_left) + float(weights @ self._products @ weights)
-        return tuple(weights.tolist()), rest
+    products (ranks, ranks): inner products of the ranks' tensors. with_left (ranks): those of each rank's tensors and
+    the result. left_left: the squared norm of the result.
+    """
+    if not len(products) or not (math.isfinite(left_left) and products.isfinite().all()):
+        return (), 0.0
+    weights = torch.linalg.pinv(products, hermitian=True) @ with_left
+    rest = left_left - 2 * float(weights @ with_left) + float(weights @ products @ weights)
+    return tuple(weights.tolist()), rest
 
 
 def pieces(own: Tensors, left: Tensors) -> Iterator[list[tuple[str, Tensor, Tensor]]]:

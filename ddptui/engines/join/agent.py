@@ -19,8 +19,7 @@ from zmq.utils.monitor import parse_monitor_message
 from ddptui import __version__
 from ddptui.config.catalog import ONE_PROCESS
 from ddptui.config.parser import PresetError
-from ddptui.config.preset import NodeRanks
-from ddptui.config.trial import Trial, TrialError
+from ddptui.config.trial import TrialError
 from ddptui.config.values import from_arguments
 from ddptui.engines import base as launch
 from ddptui.engines.base import LAUNCHER_LOG
@@ -32,7 +31,7 @@ from ddptui.engines.local.warm import WarmParent
 from ddptui.host import platforms
 from ddptui.host.folders import TemporaryFolder
 from ddptui.host.machine import available_cores
-from ddptui.host.network import interface_towards, is_free
+from ddptui.host.network import interface_towards
 from ddptui.store.journal import tail
 from ddptui.wire import helper_messages as wire
 from ddptui.wire.connection import HUB, KEYS_VARIABLE, SILENCE_S, TOKEN, use_keys
@@ -55,7 +54,7 @@ class JoinError(ValueError):
 class NodeLaunch:
     """A running launch on this node. `number`: the console's number for it. `launcher`: its local launch."""
 
-    def __init__(self, message: Begin, node: int, address: str, warm: WarmParent) -> None:
+    def __init__(self, message: Begin, node: int, warm: WarmParent) -> None:
         """warm: the warm parent that forks the ranks, which must be ready. Raises TrialError, PresetError, JoinError,
         OSError."""
         self.number = message.number
@@ -65,17 +64,18 @@ class NodeLaunch:
             raise JoinError(f"no ranks for node {node} of {message.nodes}")
         part = parts[node]
         trial = prepare_trial(trial, len(part.ranks))
-        _check_meeting(trial, part, message, address)
+        if trial.init_method == "file":
+            _check_meeting(message)
         command = launch.rank_command(trial, part=part)
         self.command_line = " ".join(command)
         self._temporary = TemporaryFolder("ddptui-node", Path(tempfile.gettempdir()))
         self._folder = self._temporary.path
         launch_folder = self._folder / "own"  # a subfolder, because the keeper deletes it before the logs are read
         launch_folder.mkdir()
-        way = {name: message.way[name] for name in ACCEPTED if name in message.way}
+        hub_environment = {name: message.way[name] for name in ACCEPTED if name in message.way}
         environment = {
             **launch.rank_environment(trial, available_cores(), len(part.ranks)),
-            **rank_variables(way, self._folder, launch_folder),
+            **rank_variables(hub_environment, self._folder, launch_folder),
             **({} if trial.launch in ONE_PROCESS else part.environment()),
             "INIT_METHOD": message.init_method,
         }
@@ -93,12 +93,8 @@ class NodeLaunch:
         return LaunchEnded(number=self.number, exit_code=ENDED_BY_CONSOLE if code is None else code, logs=logs)
 
 
-def _check_meeting(trial: Trial, part: NodeRanks, message: Begin, address: str) -> None:
-    """Raises JoinError if the ranks could not meet, in the file or at the port of node 0."""
-    if trial.init_method != "file":
-        if part.node == 0 and part.nodes > 1 and not is_free(address, part.port):
-            raise JoinError(f"port {part.port}, where the ranks meet, is in use on this host: start the run again")
-        return
+def _check_meeting(message: Begin) -> None:
+    """Raises JoinError if the ranks could not meet in the file that the console names."""
     path = Path(message.init_method.removeprefix("file://"))
     if not path.name.startswith(MEETING_MARK):  # torch deletes it: a console must name no other file
         raise JoinError(f"{path} is not a file at which ranks meet: their names begin with {MEETING_MARK}")
@@ -110,9 +106,11 @@ def _check_meeting(trial: Trial, part: NodeRanks, message: Begin, address: str) 
 POLL_MS = 100  # interval of checks of the launch
 BEAT_EVERY_S = 1.0
 FIRST_ANSWER_S = 60.0  # timeout for the console's first message
-CONSOLE_SILENCE_S = 12.0  # timeout while ranks run: the console sends Present every 2 s
-BETWEEN_S = 300.0  # timeout between launches, when the console may be busy computing results
-ENDED_HERE = "the ranks of this node were ended"
+PING_MS, NO_PONG_MS = 2_000, 12_000  # libzmq's threads exchange these, so a console that is busy answers, too
+NO_ANSWER = (
+    f"the console has not answered for {FIRST_ANSWER_S:g} s: check that its run still waits for nodes, that the ticket "
+    "is that of this run, and that no firewall blocks the port"
+)
 Report = Callable[[str], None]  # prints a line
 
 
@@ -126,7 +124,7 @@ def join(ticket: Ticket, node: int | None, report: Report) -> int:
     with closing(WarmParent()) as warm, closing(ConsoleConnection(ticket)) as console:
         console.send(first)
         warm.start()
-        return JoinedNode(console, address, report, warm).serve()
+        return JoinedNode(console, report, warm).serve()
 
 
 def node_here(number: int | None, kind: str | None, report: Report) -> int | None:
@@ -139,16 +137,17 @@ def node_here(number: int | None, kind: str | None, report: Report) -> int | Non
 
 
 class ConsoleConnection:
-    """The encrypted connection to the console. `last_received`: the time of the last message, by time.monotonic()."""
+    """The encrypted connection to the console."""
 
     def __init__(self, ticket: Ticket) -> None:
-        self.last_received = time.monotonic()
         self._decoder = msgspec.msgpack.Decoder(wire.ToNode)
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._is_closed = False
+        self._was_open = self._is_closed = False
         self._socket = self._context.socket(zmq.DEALER)
         self._socket.setsockopt(zmq.LINGER, 1000)  # ms for sending the last messages, such as Leave
         self._socket.setsockopt(zmq.MAXMSGSIZE, wire.MOST_BYTES)
+        self._socket.setsockopt(zmq.HEARTBEAT_IVL, PING_MS)
+        self._socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, NO_PONG_MS)
         use_keys(self._socket, ticket.keys)  # before connect: the handshake needs them
         self._events = self._socket.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED)
         self._socket.connect(ticket.endpoint)
@@ -164,10 +163,12 @@ class ConsoleConnection:
             self._socket.send(msgspec.msgpack.encode(message), zmq.NOBLOCK)
 
     def is_closed(self) -> bool:
-        """Whether the connection is closed now. Messages that arrived before may still be received."""
+        """Whether the connection has ended, because the console has closed it or no longer answers. Messages that
+        arrived before may still be received. libzmq connects again, but the console would not know this node."""
         while self._events.poll(0):
             event = parse_monitor_message(self._events.recv_multipart())["event"]
-            self._is_closed = event == zmq.EVENT_DISCONNECTED
+            self._is_closed |= self._was_open and event == zmq.EVENT_DISCONNECTED
+            self._was_open |= event == zmq.EVENT_HANDSHAKE_SUCCEEDED
         return self._is_closed
 
     def receive(self) -> wire.ToNode | wire.FarewellOfAnyVersion | None:
@@ -175,7 +176,6 @@ class ConsoleConnection:
         if not self._socket.poll(POLL_MS):
             return None
         frame = self._socket.recv()
-        self.last_received = time.monotonic()
         try:
             message: wire.ToNode = self._decoder.decode(frame)
         except ValueError as error:
@@ -189,15 +189,13 @@ class ConsoleConnection:
 class JoinedNode:
     """This host as a node of the run: executes the console's requests, and has at most one launch."""
 
-    def __init__(self, console: ConsoleConnection, address: str, report: Report, warm: WarmParent) -> None:
+    def __init__(self, console: ConsoleConnection, report: Report, warm: WarmParent) -> None:
         self._console = console
-        self._address = address
         self._report = report
         self._number: int | None = None  # number of this node; None: the console has not accepted it yet
         self._warm = warm
-        self._due: wire.Begin | None = None  # a launch that waits for the warm parent
         self._launch: NodeLaunch | None = None
-        self._last_beat = time.monotonic()
+        self._begin = self._last_beat = time.monotonic()
 
     def serve(self) -> int:
         """Executes the console's requests until its Farewell. Returns the exit code. Raises JoinError if the console is
@@ -211,16 +209,16 @@ class JoinedNode:
                     return 0 if message.well else 1
                 if message is not None:
                     self._obey(message)
-                elif closed and self._number is not None:  # after a reconnect, the console would not know this node
-                    raise JoinError(f"lost the console: it closed the connection; {ENDED_HERE}")
+                elif closed and self._number is not None:
+                    raise JoinError("lost the console: the connection has ended; the ranks of this node were ended")
+                elif self._number is None and time.monotonic() - self._begin > FIRST_ANSWER_S:
+                    self._console.send(wire.Leave())
+                    raise JoinError(NO_ANSWER)
                 if time.monotonic() - self._last_beat > BEAT_EVERY_S:
                     self._last_beat = time.monotonic()
                     self._console.send(wire.Beat())
-                if self._due and self._number is not None and self._warm.is_ready(0):
-                    self._begin_launch(self._due, self._number)
                 if self._launch and self._launch.launcher.exit_code is not None:
                     self._end_launch()
-                self._check_console()
         except (KeyboardInterrupt, SystemExit):
             self._end_launch()  # before Leave: the console accepts no logs from a node that has left
             self._console.send(wire.Leave())
@@ -235,14 +233,15 @@ class JoinedNode:
                 self._report(f"this is node {message.node} of {message.nodes}")
             case wire.Begin() if self._number is not None:
                 self._end_launch()
-                self._due = message
+                self._begin_launch(message, self._number)
             case wire.End():
                 self._end_launch(message.number)
 
     def _begin_launch(self, message: wire.Begin, node: int) -> None:
-        self._due = None
+        while not self._warm.is_ready(BEAT_EVERY_S):  # some seconds, before the first launch
+            self._console.send(wire.Beat())
         try:
-            self._launch = NodeLaunch(message, node, self._address, self._warm)
+            self._launch = NodeLaunch(message, node, self._warm)
             self._report(f"launch {message.number}: {self._launch.command_line}")
             if self._launch.launcher.start_why:
                 self._report(f"launch {message.number} starts cold: {self._launch.launcher.start_why}")
@@ -253,25 +252,7 @@ class JoinedNode:
 
     def _end_launch(self, number: int | None = None) -> None:
         """Ends the launch, if there is one. number: end only the launch with this number."""
-        if self._due is not None and number in (None, self._due.number):
-            self._console.send(wire.LaunchEnded(number=self._due.number, exit_code=ENDED_BY_CONSOLE, logs={}))
-            self._due = None
         if self._launch is None or number not in (None, self._launch.number):  # an End may arrive late
             return
         launch, self._launch = self._launch, None
         self._console.send(launch.end())
-
-    def _check_console(self) -> None:
-        """Raises JoinError if no message has arrived from the console for too long."""
-        limit_s = (
-            FIRST_ANSWER_S if self._number is None else CONSOLE_SILENCE_S if self._launch or self._due else BETWEEN_S
-        )
-        if time.monotonic() - self._console.last_received <= limit_s:
-            return
-        self._console.send(wire.Leave())
-        if self._number is not None:
-            raise JoinError(f"lost the console: no message for {limit_s:g} s; {ENDED_HERE}")
-        raise JoinError(
-            f"the console has not answered for {limit_s:g} s: check that its run still waits for nodes, that the "
-            "ticket is that of this run, and that no firewall blocks the port"
-        )

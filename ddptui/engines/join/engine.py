@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 import zmq
@@ -36,18 +35,19 @@ from ddptui.wire.connection import SILENCE_S
 from ddptui.wire.helper_messages import MEETING_MARK, Begin, End
 
 LOST_AFTER_S = 8.0  # timeout without a message: nodes send a Beat every second
-PRESENT_EVERY_S = 2.0
 OPTIONS = {zmq.MAXMSGSIZE: wire.MOST_BYTES, zmq.LINGER: 1000}  # LINGER: ms for sending a Farewell when the hub closes
 LOST = f"the console received nothing from this node for {LOST_AFTER_S:g} s and continues without it: join again"
 SAME_VERSION = "install the same version on both"
 
 
-class Member(NamedTuple):
+@dataclass
+class Member:
     """A node that has joined."""
 
     number: int
     identity: bytes  # the identity of its connection
     join: wire.Join  # its first message
+    last_received: float  # the time of its last message, by time.monotonic()
 
     def __str__(self) -> str:
         return f"node {self.number} ({self.join.host}, {self.join.address})"
@@ -64,18 +64,15 @@ class NodeServer:
         self._run = run
         self._launch = 0  # number of the current launch
         self._notices: list[str] = []
-        self._reported_versions: set[str] = set()
-        self._last_received: dict[int, float] = {}
-        self._last_present = 0.0
         self._decoder = msgspec.msgpack.Decoder(wire.NodeMessage)
         self._socket = ConsoleSocket((address, port), OPTIONS)
         self.ticket = ticket_for(run, self._socket)
 
-    def close(self, *, well: bool = True) -> None:
-        """Sends a Farewell to all nodes and closes the socket. well: whether their `ddptui join` exits with code 0."""
+    def close(self) -> None:
+        """Sends a Farewell to all nodes, whose `ddptui join` then exits with code 0, and closes the socket."""
         while self.members:
             _, member = self.members.popitem()
-            self._socket.send(member.identity, wire.Farewell(why="the run is over", well=well))
+            self._socket.send(member.identity, wire.Farewell(why="the run is over", well=True))
         self._socket.close()
 
     @property
@@ -102,15 +99,10 @@ class NodeServer:
         """Processes the messages that have arrived, without waiting. Returns the nodes that left or timed out."""
         lost = [member for peer in self._socket.receive() if (member := self._accept(*peer))]
         now = time.monotonic()
-        silent = [number for number in self.members if now - self._last_received[number] > LOST_AFTER_S]
-        lost += [self.members[number] for number in silent]
+        lost += [member for member in self.members.values() if now - member.last_received > LOST_AFTER_S]
         for member in lost:
             self.members.pop(member.number, None)  # a node may join again with this number
             self._socket.send(member.identity, wire.Farewell(why=LOST))  # the node may just have been slow
-        if now - self._last_present > PRESENT_EVERY_S:
-            self._last_present = now
-            for number in self.members:
-                self.send(number, wire.Present())
         return lost
 
     def _accept(self, identity: bytes, frames: list[bytes]) -> Member | None:
@@ -127,7 +119,7 @@ class NodeServer:
             if isinstance(message, wire.Join):
                 self._welcome(identity, message)
             return None
-        self._last_received[member.number] = time.monotonic()
+        member.last_received = time.monotonic()
         if isinstance(message, wire.LaunchEnded) and message.number == self._launch:  # ignores earlier launches
             self.ended.setdefault(member.number, message)
         return member if isinstance(message, wire.Leave) else None
@@ -143,9 +135,7 @@ class NodeServer:
             return False
         versions = f"has ddptui {join.version}, the console {__version__}: {SAME_VERSION}"
         self._socket.send(identity, wire.Farewell(why=f"this node {versions}"))
-        if join.version not in self._reported_versions:  # report it once, even if the node tries again
-            self._reported_versions.add(join.version)
-            self._notices.append(f"a node was rejected: it {versions}")
+        self._notices.append(f"a node was rejected: it {versions}")
         return True
 
     def _welcome(self, identity: bytes, join: wire.Join) -> None:
@@ -163,9 +153,7 @@ class NodeServer:
         if why:
             self._socket.send(identity, wire.Farewell(why=why))
             return
-        member = Member(number, identity, join)
-        self.members[number] = member
-        self._last_received[number] = time.monotonic()
+        self.members[number] = member = Member(number, identity, join, time.monotonic())
         self._socket.send(identity, wire.Welcome(node=number, nodes=self.nodes, run=self._run))
         self._notices.append(f"{member} has joined by {join.interface}: {len(self.members)} of {self.nodes} nodes")
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import psutil
 
 from ddptui.config.preset import EngineOptions
@@ -51,9 +52,8 @@ class WatchMode:
     outlives: bool = False  # the command continues when the console releases it or ends
     elsewhere: bool = False  # the command is started on other hosts, not by the console
     running: HeldTraining | None = None  # a command that another console has started before
-    every: int = 1  # only every n-th step is reported
-    checks: bool = True  # ranks read what the checks compare
-    lines: bool = True  # ranks sample the lines of the training's thread
+    # what ranks report; each trial says which steps, and which delays are injected
+    options: Watching = field(default_factory=Watching)
     launch: "CommandLaunch | None" = field(default=None, init=False)  # the last launch
 
     @property
@@ -63,25 +63,20 @@ class WatchMode:
 
     def watching(self, trial: Trial) -> Watching:
         """What ranks of a trial's command report."""
-        return Watching(
-            skip=trial.warmup_steps,
-            steps=trial.steps,
-            every=self.every,
-            bottleneck=trial.bottleneck,
-            checks=self.checks,
-            lines=self.lines,
-        )
+        skip, steps, bottleneck = trial.warmup_steps, trial.steps, trial.bottleneck
+        return msgspec.structs.replace(self.options, skip=skip, steps=steps, bottleneck=bottleneck)
 
     def start(self, trial: Trial, hub: RankServer, folder: Path) -> Launch:
         """Start a trial's command in the current folder, or attach to the running one. folder: the folder of the
         repeat. Raises LaunchRefused, OSError."""
-        way, watching = hub.rank_environment, self.watching(trial)
+        watching = self.watching(trial)
         if self.running is not None:
             remember(self.running.training, folder)
-            relay = Relay(Path(self.running.training.console), hub.folder, way, watching, ends_training=False)
+            console = Path(self.running.training.console)
+            relay = Relay(console, hub.folder, hub.rank_environment, watching, ends_training=False)
             return AttachedLaunch(self.running, folder, relay, self)
         console = folder / CONSOLE_FILE
-        relay = Relay(console, hub.folder, way, watching, ends_training=not self.outlives)
+        relay = Relay(console, hub.folder, hub.rank_environment, watching, ends_training=not self.outlives)
         command, environment = [*map(as_argument, trial.command)], {**os.environ, **own_variables(trial)}
         launch = self.start_command(command, environment, folder, relay)
         if self.outlives and (training := training_at(launch.pid, console)):
@@ -113,11 +108,11 @@ class WatchMode:
 
 
 def start_for_console_elsewhere(
-    command: Sequence[str], watching: Watching, way: Mapping[str, str], folder: Path
+    command: Sequence[str], watching: Watching, hub_environment: Mapping[str, str], folder: Path
 ) -> "CommandLaunch":
-    """Start a command on this host whose ranks a console on another host watches. way: the environment variables by
-    which they reach that console. folder: an empty folder. Raises LaunchRefused, OSError."""
-    relay = Relay(folder / CONSOLE_FILE, folder, way, watching, ends_training=False)
+    """Start a command on this host whose ranks a console on another host watches. hub_environment: the environment
+    variables by which they reach that console. folder: an empty folder. Raises LaunchRefused, OSError."""
+    relay = Relay(folder / CONSOLE_FILE, folder, hub_environment, watching, ends_training=False)
     return WatchMode(in_terminal=True, outlives=True).start_command(command, os.environ, folder, relay)
 
 
@@ -129,16 +124,16 @@ def own_variables(trial: Trial) -> dict[str, str]:
 class CommandLaunch(TrainingLaunch):
     """A command that this process has started."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", folder: Path, relay: Relay, terms: WatchMode) -> None:
-        """folder: for the files that describe the command. terms: may change while the command runs."""
+    def __init__(self, process: "subprocess.Popen[bytes]", folder: Path, relay: Relay, mode: WatchMode) -> None:
+        """folder: for the files that describe the command. mode: may change while the command runs."""
         super().__init__(folder, relay)
         self.pid = process.pid
         self._process = process
         self._notes = Tail(folder / NOTES)
         self._said: list[str] = []  # notices returned so far
-        self._terms = terms
+        self._mode = mode
         self._hidden = HiddenRanks(process.pid)
-        self._passes_signals = terms.in_terminal
+        self._passes_signals = mode.in_terminal
         if self._passes_signals:  # after the start, or the command would inherit the blocked signals
             signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)
 
@@ -172,7 +167,7 @@ class CommandLaunch(TrainingLaunch):
 
     def stop(self) -> None:
         """End the command, unless it may outlive the console."""
-        if not self._terms.outlives:
+        if not self._mode.outlives:
             command = psutil.Process(self._process.pid) if self._process.poll() is None else None
             end_watched(str((self.folder / CONSOLE_FILE).absolute()), command)
             self._process.poll()
@@ -198,9 +193,9 @@ class CommandLaunch(TrainingLaunch):
 class AttachedLaunch(TrainingLaunch):
     """A command that another console has started, and that this one now watches."""
 
-    def __init__(self, held: HeldTraining, folder: Path, relay: Relay, terms: WatchMode) -> None:
+    def __init__(self, held: HeldTraining, folder: Path, relay: Relay, mode: WatchMode) -> None:
         super().__init__(folder, relay)
-        self._training, self._lock, self._terms = held.training, held.lock, terms
+        self._training, self._lock, self._mode = held.training, held.lock, mode
 
     @property
     def exit_code(self) -> int | None:
@@ -208,7 +203,7 @@ class AttachedLaunch(TrainingLaunch):
         return None if self._training.runs() else 0
 
     def stop(self) -> None:
-        if not self._terms.outlives:
+        if not self._mode.outlives:
             end_watched(self._training.console)
         self.forget_if_over()
         self._lock.close()
@@ -217,9 +212,9 @@ class AttachedLaunch(TrainingLaunch):
 class ListeningEngine(Engine):
     """Lets the ranks of a training on other hosts connect."""
 
-    def __init__(self, options: EngineOptions, run: Run, terms: WatchMode) -> None:
+    def __init__(self, options: EngineOptions, run: Run, mode: WatchMode) -> None:
         """Raises NetworkError."""
-        self._run, self._terms = run, terms
+        self._run, self._mode = run, mode
         self._at = choose_interface(options.interface).address, options.port or port_of(run.name)
         self._ticket = run.folder / TICKET
 
@@ -233,7 +228,7 @@ class ListeningEngine(Engine):
         return RankServer(world_size, at=self._at)
 
     def start(self, trial: Trial, command: list[str], repeat: RepeatJournal, hub: RankServer) -> "ListeningLaunch":
-        ticket = ticket_for(self._run.name, hub.socket, self._terms.watching(trial))
+        ticket = ticket_for(self._run.name, hub.socket, self._mode.watching(trial))
         write_private(self._ticket, ticket.spell() + "\n")
         return ListeningLaunch(self._ticket)
 

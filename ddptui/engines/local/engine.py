@@ -20,7 +20,6 @@ from ddptui.engines import base as launch
 from ddptui.engines.base import LAUNCHER_LOG, Engine, Launch
 from ddptui.engines.local.command import WatchMode, own_variables
 from ddptui.engines.local.warm import (
-    STOP_WITHIN_S,
     CannotFork,
     ForkedLaunch,
     StartedKeeper,
@@ -44,11 +43,11 @@ class LocalEngine(Engine):
 
     is_local = True
 
-    def __init__(self, folder: Path, warm: WarmParent, terms: WatchMode | None = None) -> None:
-        """warm: the warm parent, which the caller closes. terms: how commands are watched."""
+    def __init__(self, folder: Path, warm: WarmParent, mode: WatchMode | None = None) -> None:
+        """warm: the warm parent, which the caller closes. mode: how commands are watched."""
         self._compiled = folder / "compiled"
         self._warm = warm
-        self._terms = terms or WatchMode()
+        self._mode = mode or WatchMode()
 
     def is_ready(self, trial: Trial, timeout_s: float) -> bool:
         if trial.launch == COMMAND:
@@ -70,7 +69,7 @@ class LocalEngine(Engine):
 
     def start(self, trial: Trial, command: list[str], repeat: RepeatJournal, hub: RankServer) -> Launch:
         if trial.launch == COMMAND:
-            return self._terms.start(trial, hub, repeat.folder)
+            return self._mode.start(trial, hub, repeat.folder)
         environment = self.environment(trial) | rank_variables(hub.rank_environment, repeat.folder, hub.folder)
         compiled = str(self._compiled.resolve())
         # torch does not quote paths for the compiler, so a path with a space cannot be used
@@ -190,11 +189,5 @@ class LocalLaunch(Launch):
 
     def stop(self) -> None:
         end_with_keeper(self._process)
-        # processes are only left if the keeper was stopped or killed before it had ended them
-        left = [process for process in self._processes.values() if self._status(process) is not None]
-        for process in left:
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
-        psutil.wait_procs(left, timeout=STOP_WITHIN_S)
-        if self._process.poll() == -signal.SIGKILL:  # if the keeper itself was killed, it left daemons
+        if self._process.poll() == -signal.SIGKILL:  # the keeper itself may have been killed: then it left processes
             kill_started_in(self._folder)

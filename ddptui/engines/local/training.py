@@ -37,11 +37,11 @@ class Relay:
     """A running relay."""
 
     def __init__(
-        self, file: Path, folder: Path, way: Mapping[str, str], watching: Watching, *, ends_training: bool
+        self, file: Path, folder: Path, hub_environment: Mapping[str, str], watching: Watching, *, ends_training: bool
     ) -> None:
         """file: the file by which ranks find the relay; notes are written beside it. folder: a private folder for the
-        socket. way: the environment variables by which the relay reaches the console. ends_training: whether the relay
-        ends the training if this process dies. Raises OSError."""
+        socket. hub_environment: the environment variables by which the relay reaches the console. ends_training:
+        whether the relay ends the training if this process dies. Raises OSError."""
         self.file, self._path = file, folder / SOCKET
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
             listener.bind(str(self._path))
@@ -57,7 +57,7 @@ class Relay:
             )
             task = RelayTask(
                 listener=listener.fileno(),
-                way={**way, SILENCE_S: str(LET_GO_AFTER_S)},
+                way={**hub_environment, SILENCE_S: str(LET_GO_AFTER_S)},
                 watching=watching,
                 notes=as_text(str(file.with_name(NOTES).absolute())),
                 ends=as_text(str(file.absolute())) if ends_training else None,

@@ -150,10 +150,8 @@ class WarmParent:
     file of ddptui changes. Only one thread at a time may use it.
     """
 
-    def __init__(self, *, nice: int = 0) -> None:
-        """nice: the niceness with which it imports."""
+    def __init__(self) -> None:
         self.problem: str | None = None
-        self._nice = nice
         self._keeper: StartedKeeper | None = None
         self._imported: Imported | None = None
         self._launch: ForkedLaunch | None = None  # the last launch
@@ -176,7 +174,7 @@ class WarmParent:
         self._temporary = TemporaryFolder("ddptui-warm", Path(tempfile.gettempdir()))
         self._folder = self._temporary.path
         self._socket, end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        command = [sys.executable, "-m", "workers.warm", str(end.fileno()), str(self._nice)]
+        command = [sys.executable, "-m", "workers.warm", str(end.fileno())]
         variables = {
             "PYTHONPATH": python_path(),
             "TMPDIR": str(self._folder),

@@ -30,7 +30,7 @@ class SlurmEngine(JoinEngine):
         self._preset = preset
         self._job: Job | None = None
         self._last: JoinedLaunch | None = None  # the last launch
-        self._left: list[str] = []  # sentences about jobs that may still be running, until they are reported
+        self._left: list[str] = []  # sentences about jobs that may still be running
 
     def start(self, trial: Trial, command: list[str], repeat: RepeatJournal, hub: RankServer) -> JoinedLaunch:
         if self._job is not None and not self._is_usable(self._job):
@@ -39,7 +39,7 @@ class SlurmEngine(JoinEngine):
         job = self._job or self._submit()
         # the number of a node's cores is not known here, so the default is one thread per rank
         trial = msgspec.structs.replace(trial, threads=trial.threads or 1)
-        self._last = SlurmLaunch(self, trial, repeat, hub, job=job, left=self._left)
+        self._last = SlurmLaunch(self, trial, repeat, hub, job=job)
         return self._last
 
     def _is_usable(self, job: Job) -> bool:
@@ -91,7 +91,6 @@ class SlurmLaunch(JoinedLaunch):
     """A launch on the nodes of a Slurm job."""
 
     job: Job
-    left: list[str]  # sentences about earlier jobs that `take_notices` reports and removes
 
     @property
     def exit_code(self) -> int | None:
@@ -102,9 +101,7 @@ class SlurmLaunch(JoinedLaunch):
         from_nodes = self.advance()
         if from_nodes:  # a node has joined, so the job has started: check its state at once
             self.job.hurry()
-        left = [*self.left]
-        self.left.clear()
-        return left + self.job.take_notices() + from_nodes
+        return self.job.take_notices() + from_nodes
 
     def end_reason(self) -> str | None:
         """Why the job ended according to Slurm, or else that a node was lost."""

@@ -4,7 +4,6 @@ state.
 Each of its tasks is a node that joins the run.
 """
 
-import pwd
 import shlex
 import shutil
 import subprocess
@@ -26,10 +25,8 @@ from ddptui.engines.slurm.keeper import SlurmError, UnknownJob, run
 from ddptui.host.folders import python_path
 
 QUEUE_FORMAT = "%T|%r|%N"  # squeue: state, reason, nodes
-HISTORY_FIELDS = "State,NodeList"  # sacct has no reason, but knows who canceled the job
 NOT_BEGUN = ("PENDING", "CONFIGURING")  # CONFIGURING: the nodes are booting
 UNDER_WAY = ("RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING")
-CANCELLED = "CANCELLED"
 LOST = "LOST"  # not a state of Slurm: Slurm has forgotten the job
 NEVER_STARTS = {  # reasons for which a pending job never starts, and remedies
     "PartitionNodeLimit": "the partition does not allow so many nodes: use fewer --nodes, or another --partition",
@@ -65,7 +62,6 @@ class JobRow(NamedTuple):
     state: str
     reason: str = ""
     nodes: str = ""
-    by: str = ""  # the user who canceled the job: an id or a name
 
 
 class JobStatus(NamedTuple):
@@ -78,19 +74,8 @@ class JobStatus(NamedTuple):
 
 def read_queue(printed: str) -> JobRow | None:
     """Reads the output of `squeue --format=QUEUE_FORMAT`."""
-    return next((JobRow(*row) for row in _rows(printed, 3)), None)
-
-
-def read_history(printed: str) -> JobRow | None:
-    """Reads the output of `sacct --allocations --parsable2 --format=HISTORY_FIELDS`."""
-    # the state of a canceled job is "CANCELLED by 1000"
-    rows = [(state.partition(" by "), nodes) for state, nodes in _rows(printed, 2)]
-    return next((JobRow(state, nodes=nodes, by=by) for (state, _, by), nodes in rows), None)
-
-
-def _rows(printed: str, fields: int) -> list[list[str]]:
-    rows = [line.strip().split("|") for line in printed.splitlines()]
-    return [row for row in rows if len(row) == fields]  # other lines are warnings, or printed by the site
+    rows = (line.strip().split("|") for line in printed.splitlines())
+    return next((JobRow(*row) for row in rows if len(row) == 3), None)  # other lines are warnings, or the site's own
 
 
 def job_status(number: int, row: JobRow) -> JobStatus:
@@ -108,7 +93,7 @@ def job_status(number: int, row: JobRow) -> JobStatus:
         case "FAILED" if row.reason == "JobLaunchFailure":
             how = f"could not be started{on}: the nodes may not see the run's folder; --runs names another"
         case "CANCELLED":
-            how = f"was canceled {f'by {row.by}' if row.by else 'outside this console'}"
+            how = "was canceled outside this console"
         case state:
             how = ENDINGS.get(state, f"has ended: {state}{_because(row)}")
             how += f": {row.nodes}" if state == "NODE_FAIL" else ""
@@ -207,7 +192,6 @@ def _words(option: str) -> list[str]:
 
 
 QUEUE = ("squeue", "--noheader", "--states=all", f"--format={QUEUE_FORMAT}")  # all: includes ended jobs
-HISTORY = ("sacct", "--noheader", "--allocations", "--parsable2", f"--format={HISTORY_FIELDS}")
 SUBMIT_S = 30.0  # timeout for sbatch, which a busy controller delays
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0  # between calls of squeue, which load the controller of the whole cluster
 HURRY_S = 0.5
@@ -341,15 +325,7 @@ class Job:
 
 def _ask(number: int) -> JobRow:
     """Slurm's information about a job. Raises SlurmError."""
-    row = None
     with suppress(UnknownJob):
-        row = read_queue(run(*QUEUE, f"--jobs={number}"))
-    # squeue forgets a job minutes after its end (MinJobAge), and does not know who canceled it; the accounting may
-    if row is None or row.state == CANCELLED:
-        with suppress(SlurmError):  # there is no accounting
-            row = read_history(run(*HISTORY, f"--jobs={number}")) or row
-    if row is None:
-        return JobRow(LOST)
-    with suppress(KeyError, ValueError):  # not a user of this host, or already a name
-        return row._replace(by=pwd.getpwuid(int(row.by)).pw_name)
-    return row
+        if row := read_queue(run(*QUEUE, f"--jobs={number}")):
+            return row
+    return JobRow(LOST)  # squeue forgets a job minutes after its end (MinJobAge)

@@ -356,6 +356,28 @@ def knocked_at(hub: RankServer, most: int, monkeypatch: pytest.MonkeyPatch) -> N
     hub.socket.update_gate()
 
 
+def knock_until_nobody_opens(hub: RankServer, strangers: ExitStack) -> None:
+    where = ("127.0.0.1", int(hub.endpoint.rsplit(":", 1)[1]))
+    for _ in range(1000):
+        strangers.enter_context(socket.create_connection(where, timeout=0.5))
+        hub.receive(0)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux can shut the door and keep who is inside")
+def test_before_files_run_out_the_door_is_shut_and_opens_again(context: "zmq.Context[zmq.Socket[bytes]]") -> None:
+    """libzmq aborts the process when a connection comes that it has no file for."""
+    with RankServer(2, at=("127.0.0.1", FIRST_PORT)) as hub:
+        hub.socket._most = len(os.listdir("/dev/fd")) + 40
+        with ExitStack() as strangers, pytest.raises(TimeoutError):
+            knock_until_nobody_opens(hub, strangers)
+        with closing(connected(context, hub, keys_of(hub))) as late:
+            late.send(packed(hello(1, token=hub.token, world_size=2)))
+            heard: list[RankMessage] = []
+            while not heard:
+                heard = hub.receive(NEVER_MS)
+            assert heard == [hello(1, token=hub.token, world_size=2)]
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux can shut the door and keep who is inside")
 def test_when_the_door_is_shut_who_is_inside_stays_and_nobody_comes_in(
     context: "zmq.Context[zmq.Socket[bytes]]", monkeypatch: pytest.MonkeyPatch

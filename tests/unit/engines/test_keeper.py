@@ -183,8 +183,7 @@ def test_who_escaped_goes_though_the_warm_parents_keeper_died(own: WarmParent, t
 
 
 def test_a_keeper_that_is_stopped_cannot_hold_up_the_console(mortal: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("warm", "engine"):
-        monkeypatch.setattr(f"ddptui.engines.local.{module}.STOP_WITHIN_S", 1.0)
+    monkeypatch.setattr("ddptui.engines.local.warm.STOP_WITHIN_S", 1.0)
     launcher = mortal(SLEEP)
     until(lambda: bool(children_of(launcher)))
     children = children_of(launcher)

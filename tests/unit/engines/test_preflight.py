@@ -172,9 +172,6 @@ def test_torch_compile_wants_a_compiler(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.delenv("CXX")
     monkeypatch.setenv("PATH", "/nowhere")
     assert "needs a C++ compiler, but 'g++' is missing: install g++" in str(no_compiler(COMPILED))
-    monkeypatch.setenv("CXX", "g++ '")
-    said = 'CXX is "g++ \'", which cannot be parsed: No closing quotation; set it to a C++ compiler, or `unset CXX`'
-    assert no_compiler(COMPILED) == said
 
 
 def test_a_trial_to_be_compiled_is_refused_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,9 +248,9 @@ TOO_OLD = (
         ({**CUDA, "launch": "dp"}, with_gpus(1),
          "world_size: 2 replicas need a GPU each, but this machine has 1: lower world_size"),
         ({**CUDA, "gpus_per_rank": 2}, with_gpus(3),
-         "gpus_per_rank: 2 ranks with 2 GPUs each need 4, but this machine has 3: lower gpus_per_rank or world_size"),
+         "gpus_per_rank: 4 GPUs are needed (gpus_per_rank × world_size = 2 × 2), but this machine has 3: lower one"),
         ({**CUDA, "gpus_per_rank": 2, "world_size": 1}, with_gpus(1),
-         "gpus_per_rank: 1 rank needs 2 GPUs, but this machine has 1: lower gpus_per_rank"),
+         "gpus_per_rank: 2 GPUs are needed (gpus_per_rank × world_size = 2 × 1), but this machine has 1: lower one"),
         ({**CUDA, "share_gpu": True, "strategy": "ring"}, with_gpus(1),
          f"strategy: {ONLY_GLOO}'ring' sends from rank to rank, but {NO_SENDING}"),
         ({"share_gpu": True, "primitives": "see"}, with_gpus(1), f"operations: {ONLY_GLOO}{NO_SENDING}"),

@@ -16,7 +16,6 @@ from ddptui.engines.slurm.job import (
     engine_options,
     example,
     job_status,
-    read_history,
     read_queue,
     render,
     sbatch_options,
@@ -131,14 +130,11 @@ def test_an_example_says_where_things_go() -> None:
 # What Slurm says of it
 
 
-def test_squeue_and_sacct_are_read() -> None:
+def test_squeue_is_read() -> None:
     queued = "a site's words\nFAILED|JobLaunchFailure|n[1-2]\n\n"
     assert read_queue(queued) == JobRow("FAILED", "JobLaunchFailure", "n[1-2]")
     assert read_queue("PENDING|(Nodes are DOWN, DRAINED)|\n") == JobRow("PENDING", "(Nodes are DOWN, DRAINED)")
     assert read_queue("") is None
-    assert read_history("CANCELLED by 1000|n1\n") == JobRow("CANCELLED", nodes="n1", by="1000")
-    assert read_history("FAILED|n1\n") == JobRow("FAILED", nodes="n1")
-    assert read_history("") is None
 
 
 @pytest.mark.parametrize(
@@ -168,7 +164,6 @@ NOT_STARTED = "could not be started on n1: the nodes may not see the run's folde
     [
         (JobRow("TIMEOUT"), "reached its time limit: raise it with --time"),
         (JobRow("NODE_FAIL", nodes="n2"), "was ended because a node failed: n2"),
-        (JobRow("CANCELLED", by="ann"), "was canceled by ann"),
         (JobRow("CANCELLED"), "was canceled outside this console"),
         (JobRow("FAILED", "JobLaunchFailure", "n1"), NOT_STARTED),
         (JobRow("FAILED", "RaisedSignal:53"), "has ended: FAILED: RaisedSignal:53"),
