@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
-import pytest
 from textual.pilot import Pilot
 from textual.widgets import Button, TextArea
 
@@ -79,8 +78,7 @@ async def test_the_mouse_does_all_of_it(tmp_path: Path) -> None:
     assert answered(run) == ["x", "y"]
 
 
-async def test_what_is_typed_is_saved_meanwhile_and_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(export, "SAVED_EVERY_S", 0.05)
+async def test_what_is_typed_is_saved_at_once(tmp_path: Path) -> None:
     async with on_lesson(tmp_path) as (_, pilot, run):
         await pilot.press("y", "e", "s")
         await until(pilot, lambda: answered(run) == ["yes", ""])

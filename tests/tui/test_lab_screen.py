@@ -4,13 +4,11 @@ import os
 import threading
 from collections.abc import Iterable
 from pathlib import Path
-from subprocess import CompletedProcess
 
 import pytest
 from textual.widgets import Input, Select
 
 from ddptui.config.preset import Preset
-from ddptui.engines.local import links
 from ddptui.run import prepare
 from ddptui.store.presets import LESSONS, all_presets, load
 from ddptui.store.runs import Run
@@ -138,30 +136,6 @@ async def test_enter_runs_what_the_cursor_is_on_beside_the_screen(
         woken.set()
         await until(pilot, lambda: started)
     assert [preset.name for preset in started] == ["who-waits"]
-
-
-SLOW = 'title = "t"\n[[trial]]\nname = "a"\nbottleneck = [{ at = "link", ranks = [1], mbit = 10 }]\n'
-
-
-async def test_whether_links_can_be_slow_is_tried_beside_the_screen(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = threading.Event()
-
-    def make(*_: object, **__: object) -> CompletedProcess[str]:
-        assert made.wait(10), "the screen waits"
-        return CompletedProcess([], 1, stderr="no rights for a slow link")
-
-    own.mkdir(parents=True)
-    (own / "slow.toml").write_text(SLOW, encoding="utf-8")
-    links._tried.cache_clear()
-    monkeypatch.setattr(links, "_tool", lambda name: name)
-    monkeypatch.setattr("ddptui.engines.local.links.subprocess.run", make)
-    async with in_lab() as (_, pilot, lab):
-        await choose(pilot, lab, "slow")
-        assert reason(lab) == ""
-        made.set()
-        await until(pilot, lambda: reason(lab))
-        assert "no rights for a slow link" in reason(lab)
-    links._tried.cache_clear()
 
 
 async def test_a_refusal_is_said_at_once_and_a_change_is_shown_run_and_copied(started: Started) -> None:

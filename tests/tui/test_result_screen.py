@@ -305,15 +305,9 @@ async def test_the_matrix_has_a_cursor_and_differences_to_the_baseline_are_drawn
         await until(pilot, lambda: "rank 0 waited 900 ms for rank 1" in str(waits.border_subtitle))  # the longest one
         chosen = screen.query_one(Comparison).chosen
         await pilot.press("5", "down")
-        assert str(waits.border_subtitle) == "rank 1 waited 100 ms in all"
-        await pilot.press("down", "right", "left")  # the first two stay within the matrix
         assert str(waits.border_subtitle) == "rank 1 waited 100 ms for rank 0 (100% of its waiting)"
         assert screen.query_one(Comparison).chosen == chosen
-        head = next(line for line in seen(app).splitlines() if "for 0" in line)
-        at = head.index("for 1") - waits.region.x
-        await pilot.click(WhoWaits, offset=(at, 2))
-        assert "rank 0 waited 900 ms for rank 1 (100%" in str(waits.border_subtitle)
-        await pilot.click(WhoWaits, offset=(at + 30, 2))  # beside the matrix
+        await pilot.click(WhoWaits, offset=(10, 2))
         assert "rank 0 waited 900 ms for rank 1 (100%" in str(waits.border_subtitle)
         await pilot.press("1")
         bars = screen.query_one(TimeBars)
@@ -324,11 +318,6 @@ async def test_the_matrix_has_a_cursor_and_differences_to_the_baseline_are_drawn
         await pilot.press("f")
         assert bars.border_title == "2 Where the time went"
         assert "│ ◆" not in seen(app)
-        for pane, form in (("1", "html"), ("2", "svg"), ("5", "matrix.svg")):  # the chosen pane's is offered first
-            await pilot.press(pane, "x")
-            await until(pilot, lambda: [*app.screen.query(Input)])
-            assert app.screen.query_one(Input).value.endswith(f"{screen.run.name}.{form}")
-            await pilot.press("escape")
 
 
 # Sorting and columns
@@ -340,10 +329,9 @@ async def test_help_explains_the_columns_and_the_row_and_the_table_are_copied(tm
         await until(pilot, lambda: isinstance(app.screen, HelpScreen) and "The host that the rank ran on." in seen(app))
         help_screen = app.screen
         await pilot.press("escape")
-        explained = screen.explained
-        assert [*explained] == ["Columns of the trials", "Columns of the ranks"]
-        assert "train s" in dict(explained["Columns of the trials"])
-        assert "Δ delay" not in dict(explained["Columns of the trials"])
+        explained = dict(screen.query_one(Comparison).explained)
+        assert "train s" in explained
+        assert "Δ delay" not in explained
         assert app.screen is not help_screen
         await pilot.press("up", "y")
         cells = app.clipboard.split("\t")

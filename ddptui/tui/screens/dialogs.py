@@ -1,7 +1,7 @@
 """The dialogs: questions, the columns of a table, the name of a preset to save, and help."""
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -27,6 +27,7 @@ from ddptui.tui.background import in_background
 from ddptui.tui.keys import bound, clickable, name_of
 from ddptui.tui.screens.base import LabScreen
 from ddptui.tui.widgets.lists import Chooser
+from ddptui.tui.widgets.tables import LabTable
 
 if TYPE_CHECKING:
     from ddptui.engines.local.command import WatchMode
@@ -242,7 +243,8 @@ class HelpScreen(Dialog[None]):
     def compose(self) -> ComposeResult:
         nodes = {"This screen": self._of, "Everywhere": self.app, "The chosen pane": self._of.focused}
         sections: dict[str, Entries] = {heading: _keys_of(self._of, node) for heading, node in nodes.items()}
-        explained: Mapping[str, Entries] = getattr(self._of, "explained", {})
+        explained = {f"Columns of the {table.what}": table.explained for table in self._of.query(LabTable)}
+        explained = {heading: columns for heading, columns in explained.items() if columns}
         with VerticalScroll(classes="dialog") as pane:
             pane.border_title = " · ".join(["Keys", *explained])
             yield Static(getattr(self._of, "PURPOSE", ""), markup=False)

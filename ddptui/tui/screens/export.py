@@ -27,7 +27,6 @@ from ddptui.tui.screens.dialogs import Dialog, Question
 from ddptui.tui.widgets.lists import Chooser
 from ddptui.tui.widgets.tables import LabTable
 
-SAVED_EVERY_S = 1.0
 IN_OWN_WORDS = "Answer in your own words."
 
 
@@ -43,8 +42,8 @@ def invitation(ended: EndedRun, app: App[Any]) -> str:
 
 
 class AnswersDialog(Dialog[None]):
-    """Asks one question after the other. Saves what is typed every second, on the way to another question, and when it
-    closes, for whatever reason. If the run cannot be written to, it says so and keeps the text."""
+    """Asks one question after the other. Saves what is typed at once. If the run cannot be written to, it says so and
+    keeps the text."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         # With priority, since the text field uses them, too.
@@ -57,11 +56,11 @@ class AnswersDialog(Dialog[None]):
         """Raises RunError if the answers cannot be read."""
         super().__init__()
         self._run, self._preset = ended.run, ended.preset
-        self._saved = ended.run.answers(ended.preset)
-        self._answers = [*self._saved]
+        self._answers = [*ended.run.answers(ended.preset)]
         self._asked = asked(ended.preset, ended.results, self._answers)
         self._place = next((place for place, answer in enumerate(self._answers) if not answer.strip()), 0)
-        self._field = TextArea(placeholder=IN_OWN_WORDS, highlight_cursor_line=False, id="answer")
+        self._field = TextArea(placeholder=IN_OWN_WORDS, highlight_cursor_line=False, id="answer", classes="pane")
+        self._problem = ""  # why the answers cannot be saved
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
@@ -76,10 +75,6 @@ class AnswersDialog(Dialog[None]):
 
     def on_mount(self) -> None:
         self._show()
-        self.set_interval(SAVED_EVERY_S, self._save)
-
-    def on_unmount(self) -> None:
-        self._save()  # the console ends
 
     def _show(self) -> None:
         question, table = self._asked[self._place], self.query_one(LabTable)
@@ -93,7 +88,6 @@ class AnswersDialog(Dialog[None]):
         self._field.focus()  # a click on a button has moved it
 
     def action_turn(self, by: int) -> None:
-        self._save()
         self._place = (self._place + by) % len(self._asked)
         self._show()
 
@@ -104,25 +98,23 @@ class AnswersDialog(Dialog[None]):
             if answer is not None:
                 self.dismiss(None)
 
-        if error := self._save():
-            self.app.push_screen(Question(f"{error}. Close, and discard what is not saved?", y="Discard"), leave)
+        if self._problem:
+            question = f"Not saved: {self._problem}. Close, and discard what is not saved?"
+            self.app.push_screen(Question(question, y="Discard"), leave)
         else:
             self.dismiss(None)
 
-    def _save(self) -> str:
-        """Save the answers if they have changed. Returns why that failed, which the dialog shows, too; or nothing."""
-        self._answers[self._place] = self._field.text
-        error = ""
-        if self._answers != self._saved:
-            try:
-                self._run.write_answers(self._preset, self._answers)
-                self._saved = [*self._answers]
-            except RunLost as lost:
-                error = f"Not saved: {lost}"
-        for why in self.query("#why").results(Static):  # none if the console ends
-            why.display = bool(error)
-            why.update(Content(error and f"{error}. Your text stays here until you close this dialog."))
-        return error
+    @on(TextArea.Changed)
+    def _save(self) -> None:
+        if self._field.text == self._answers[self._place]:
+            return  # another question is shown
+        self._answers[self._place], self._problem = self._field.text, ""
+        try:
+            self._run.write_answers(self._preset, self._answers)
+        except RunLost as lost:
+            self._problem = str(lost)
+        why = f"Not saved: {self._problem}. Your text stays here until you close this dialog." * bool(self._problem)
+        self.query_one("#why", Static).update(Content(why))
 
 
 SUFFIXES = {"markdown": "md", "trace": "trace.json", "steps": "steps.csv"}  # if they differ from the format's name
@@ -206,11 +198,6 @@ class ExportableRun(LabScreen):
 
     forms: Sequence[str] = [*FORMATS]  # those that are offered
 
-    @property
-    def form(self) -> str:
-        """The format that is offered first."""
-        return "html"
-
     def exported(self) -> tuple[EndedRun, str | None]:
         """Return what there is to export, and the trial that the screen speaks of, with which a replay begins."""
         raise NotImplementedError
@@ -230,7 +217,7 @@ class ExportableRun(LabScreen):
         from ddptui.page.formats import pieces  # imported late, so that the first screen appears sooner
 
         ended, trial = self.exported()
-        dialog = ExportDialog(ended.run.name, form or self.form, self.forms, trial or "")
+        dialog = ExportDialog(ended.run.name, form or "html", self.forms, trial or "")
         target = await self.app.push_screen_wait(dialog)
         if target is None:
             return

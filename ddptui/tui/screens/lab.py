@@ -18,9 +18,8 @@ from textual.widgets import Static
 from ddptui.analysis.policy import MOST_OTHER_LOAD
 from ddptui.analysis.repeats import busy_now, estimate, spell
 from ddptui.config.parser import BOTTLENECK, PresetError
-from ddptui.config.preset import Preset, links_of
+from ddptui.config.preset import Preset
 from ddptui.engines.checks import prepare, why_not_here
-from ddptui.engines.local import links
 from ddptui.host import machine
 from ddptui.host.load import LoadMeter, descendants
 from ddptui.store import overview, user_presets
@@ -129,7 +128,7 @@ class Lab(LabScreen):
 
     def _show_title(self) -> None:
         busy = self.console_app.busy
-        self.query_one(TitleBar).show("ddptui", f"⚠ {busy}" if busy else machine.in_short())
+        self.query_one(TitleBar).shown = "ddptui", f"⚠ {busy}" if busy else machine.in_short()
 
     def _list_presets(self, shelves: Shelves, broken: Sequence[BrokenPreset]) -> None:
         """List presets that were just read. Changes to the former content of a file are dropped."""
@@ -177,13 +176,6 @@ class Lab(LabScreen):
         self._form.show(self._presets.get(draft.name), draft, validation, trial)
         self._show_trials()
         self._show_list()
-        if validation.prepared and not links.is_tried() and any(map(links_of, validation.prepared.trials)):
-            self._try_links()
-
-    @work(thread=True, exclusive=True, group="links")
-    def _try_links(self) -> None:
-        links.problem()  # tests in a subprocess whether this machine can emulate slow links
-        self.call_later(lambda: self._change(self._draft, self._form.trial))
 
     def _show_trials(self) -> None:
         """Show the trials that would run; if the draft is invalid, those of the preset without the changes."""

@@ -208,12 +208,6 @@ class TimeBars(Canvas, can_focus=True):
         self._bars = differences(results) if self.shows_differences else times(results)
         self.redraw()
 
-    def turn(self) -> None:
-        """Switch between whole times and differences to the baseline."""
-        self.shows_differences = not self.shows_differences
-        if self._results:
-            self.show(self._results, self._chosen)
-
     @property
     def wanted_lines(self) -> int:
         """The lines that all trials, the legend and the difference in words take; 0: no trial has a time."""

@@ -3,9 +3,8 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import ClassVar
 
-from rich.text import Text
+from textual import on
 from textual.app import ComposeResult
-from textual.binding import BindingType
 from textual.content import Content
 from textual.widgets import DataTable, Static
 
@@ -13,15 +12,13 @@ from ddptui.analysis.breakdown import WaitMatrix, wait_matrix
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.preset import Preset
 from ddptui.report.columns import columns_of
-from ddptui.report.matrix import ITSELF, MOST_ROWS, describe, largest, span, with_numbers
+from ddptui.report.matrix import MOST_ROWS, describe, largest, span, with_numbers
 from ddptui.report.notes import in_short, in_words
 from ddptui.report.rows import DISTURBED, ROUGH, rows_of
 from ddptui.text.tables import Filled, order, telling
-from ddptui.text.words import NOTHING, in_a_row
-from ddptui.tui.keys import bound
+from ddptui.text.words import in_a_row
 from ddptui.tui.widgets.charts import BASELINE, TimeBars
 from ddptui.tui.widgets.frame import PaneGrid
-from ddptui.tui.widgets.lists import ROW_KEYS
 from ddptui.tui.widgets.tables import LabTable, RankDetail, RowMark
 from ddptui.tui.widgets.texts import TextPane, WherePane
 
@@ -31,6 +28,8 @@ ARROWS = {False: " ▲", True: " ▼"}
 
 class Comparison(LabTable):
     """Compares trials, in all columns or in the chosen ones. `growing`: without trials that have not begun."""
+
+    what = "results"
 
     def __init__(self, *, growing: bool = False, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
@@ -135,48 +134,33 @@ class Verdict(TextPane):
         self.scroll_home(animate=False)
 
 
-class WhoWaits(DataTable[Text]):
+class WhoWaits(LabTable):
     """Shows waiting ranks as rows and late ranks as columns; many ranks are grouped into blocks."""
 
-    DEFAULT_CSS = "WhoWaits, WhoWaits:focus { background: $background; background-tint: transparent; }"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        *ROW_KEYS,
-        bound("left", "cursor_left", "Rank on the left", show=False),
-        bound("right", "cursor_right", "Rank on the right", show=False),
-    ]
-    _trial: TrialResult | None = None
     _matrix: WaitMatrix | None = None  # None: waits are unknown
-
-    def __init__(self, *, id: str, classes: str) -> None:
-        super().__init__(id=id, classes=classes, fixed_columns=1)
 
     def show(self, trial: TrialResult | None) -> None:
         """Show the waits of a trial's ranks, with the cursor on the longest wait."""
-        if trial is self._trial:
-            return
-        self._trial, self._matrix = trial, wait_matrix(trial, MOST_ROWS) if trial else None
-        self.clear(columns=True)
+        self._matrix = wait_matrix(trial, MOST_ROWS) if trial else None
+        if self._matrix is None:
+            return self.fill([], [])
+        heads, labels, rows = with_numbers(self._matrix)
+        names = Filled(heads[-1][: len(labels[0])].strip(), labels, left=True)
+        columns = [
+            Filled(name := f"for {span(ranks)}", [row[place].strip() for row in rows], key=name)
+            for place, ranks in enumerate(self._matrix.ranks)
+        ]
+        self.fill([names, *columns], labels)
+        self.choose(labels[largest(self._matrix)[0]])
+        self._explain()
+
+    @on(DataTable.RowHighlighted)
+    def _explain(self) -> None:
+        """Say for whom the rank under the cursor waited longest."""
         if self._matrix:
-            shown = with_numbers(self._matrix)
-            corner = shown.heads[-1][: len(shown.labels[0])]
-            self.add_columns(corner, *(Text(f"for {span(ranks)}", justify="right") for ranks in self._matrix.ranks))
-            for label, row in zip(shown.labels, shown.cells, strict=True):
-                texts = (cell.strip() for cell in row)
-                looks = ((text, "dim" if text in (ITSELF, NOTHING) else "") for text in texts)
-                self.add_row(Text(label), *(Text(text, look, justify="right") for text, look in looks))
-            waiting, late = largest(self._matrix)
-            self.move_cursor(row=waiting, column=late + 1)
-
-    @property
-    def wanted_lines(self) -> int:
-        """The lines of the matrix with its header; 0: there is none."""
-        return self.row_count + bool(self.row_count)
-
-    def on_data_table_cell_highlighted(self, event: DataTable.CellHighlighted) -> None:
-        """Explain the cell under the cursor."""
-        row, column = event.coordinate
-        words = describe(self._matrix, row, column - 1) if self._matrix and column else ""
-        self.border_subtitle = Content(words)
+            waited_s = self._matrix.waited_s[self.cursor_row]
+            column = waited_s.index(max(waited_s)) if any(waited_s) else self.cursor_row
+            self.fill(*self._filled[:3], said=Content(describe(self._matrix, self.cursor_row, column)))
 
 
 TITLES = {
@@ -211,20 +195,15 @@ class ResultPanes(PaneGrid):
     def show(self, results: Results, preset: Preset, chosen: str | None) -> None:
         """Show a trial in all panes except the table, where it was chosen."""
         trial = next((trial for trial in results.trials if trial.name == chosen), None)
-        self.query_one(TimeBars).show(results, chosen)
+        bars = self.query_one(TimeBars)
+        bars.show(results, chosen)
+        self.titles["bars"] = f"{TITLES['bars']}{', against the baseline' * bars.shows_differences}"
         self.query_one(Verdict).show(results, preset, chosen)
         self.titles["verdict"] = ": ".join(filter(None, [TITLES["verdict"], in_short(trial)]))
         self.query_one(WhoWaits).show(trial)
         self.query_one(RankDetail).show(trial)
         self.query_one(WherePane).show(trial, results)
         self.content = [name for name in TITLES if self._wanted(name)]
-        self.make_room()
-
-    def turn(self) -> None:
-        """Switch between whole times and differences to the baseline."""
-        bars = self.query_one(TimeBars)
-        bars.turn()
-        self.titles["bars"] = f"{TITLES['bars']}{', against the baseline' * bars.shows_differences}"
         self.make_room()
 
     def lay_out(self, shown: Sequence[str]) -> str:

@@ -20,7 +20,6 @@ from ddptui.config.catalog import COMMAND
 from ddptui.config.fields import FIELDS, choices, completions
 from ddptui.config.parser import BOTTLENECK
 from ddptui.config.preset import Preset
-from ddptui.config.trial import FIELDS as OWN_FIELDS
 from ddptui.config.trial import LINK
 from ddptui.config.values import IN_WORDS
 from ddptui.engines.checks import torchvision_models
@@ -31,7 +30,6 @@ from ddptui.tui.draft import COMMON, LINE, REPEATS, Draft, Validation, about, as
 from ddptui.tui.keys import bound
 
 CHANGED, WRONG = "*", "!"
-OWN = "your own…"  # a choice in the lists of fields that take the user's own code
 ALL = "all trials"  # a choice in the list of trials
 ABOUT = {  # what stands above the fields
     "trial": "Which trials to change: all of them, or one.",
@@ -250,13 +248,6 @@ class TrialForm(Vertical):
     @on(Input.Changed)
     @on(Select.Changed)
     def _post_changes(self) -> None:
-        if own := next((key for key in OWN_FIELDS if self._fields[key].text == OWN), None):
-            self._fields[own].show(None, as_it_is(self._preset, own, self.trial) if self._preset else NOTHING)
-            line = self._fields[LINE].answer
-            if isinstance(line, Input):  # its name is typed there
-                line.value = f"{line.value} {own}=".lstrip()
-            self.point_to(LINE)
-            return
         self._say_meaning()
         common = {key: text for key in COMMON if (text := self._fields[key].text) is not None}
         self._draft = drafts.retyped(self._draft, self.trial, common, self._fields[LINE].text or "")
@@ -285,7 +276,6 @@ def _answer(key: str) -> Input | Select[str]:
     if key == "model":
         options = [*OUR_MODELS, *torchvision_models()]
     if options:
-        options = [*options, OWN] if key in OWN_FIELDS else options
         return Choice(((option, option) for option in options), compact=True)
     examples = [f"{at} {'10 Mbit/s' if at == LINK else '10 ms'} on 1" for at in choices("at")]
     suggester = SuggestFromList(["none", *examples], case_sensitive=False) if key == BOTTLENECK else None
