@@ -121,8 +121,8 @@ def page(run: Run, preset: Preset, results: Results) -> str:
     else:
         columns = leading(columns_of(rows_of(results, preset), preset.columns), preset.columns)
         table = trials_view(results, columns, CONFIGURED)
-        terms = {column.header: column.about for column in table.columns if column.about} | TERMS
-        reading = [("notes", _texts(of_run, "reading")), ("table", _named(terms))]
+        meanings = {column.header: column.about for column in table.columns if column.about} | TERMS
+        reading = [("notes", _texts(of_run, "reading")), ("table", _named(meanings))]
         panels = [_panel(run, trial, results) for trial in results.trials]
         found = [
             Section("table", "The trials", [("table", table)]),
@@ -241,13 +241,13 @@ def chapters_of(runs: Sequence[Run]) -> list[Chapter]:
     where they are answered, or else in the first. Raises RunError."""
     chapters = [_chapter(run) for run in runs]
     answered = {each.preset.name for each in chapters if any(question.answer.strip() for question in each.questions)}
-    told: set[str] = set()
+    introduced: set[str] = set()
     for place, chapter in enumerate(chapters):
         is_open = not any(question.answer.strip() for question in chapter.questions)
-        if is_open and chapter.preset.name in answered | told:
+        if is_open and chapter.preset.name in answered | introduced:
             chapter = chapter._replace(questions=())
-        chapters[place] = chapter._replace(about=chapter.about * (chapter.preset.name not in told))
-        told.add(chapter.preset.name)
+        chapters[place] = chapter._replace(about=chapter.about * (chapter.preset.name not in introduced))
+        introduced.add(chapter.preset.name)
     return chapters
 
 

@@ -6,7 +6,7 @@ import pytest
 from textual.content import Content
 from textual.pilot import Pilot
 from textual.widget import Widget
-from textual.widgets import Button, Input, Select, Static
+from textual.widgets import Input, Select, Static
 
 from ddptui.config.preset import Preset
 from ddptui.config.trial import TRIAL_FIELDS, Bottleneck
@@ -16,7 +16,7 @@ from ddptui.tui.draft import COMMON, LINE, REPEATS, common, others
 from ddptui.tui.screens.dialogs import NameDialog
 from ddptui.tui.screens.lab import Lab
 from ddptui.tui.widgets.tables import LEFT, TrialTable
-from ddptui.tui.widgets.trial_form import ALL, Choice, Field, TrialForm
+from ddptui.tui.widgets.trial_form import Choice, Field, TrialForm
 from tests.tui.opened import answer, choose, command, field, in_lab, reason, seen, shows, toasts, until
 
 
@@ -111,7 +111,7 @@ async def test_arrows_lead_from_field_to_field_and_never_leave_the_form_where_en
         await until(pilot, lambda: strategy.expanded)
         await pilot.press("down", "enter")
         await until(pilot, lambda: not strategy.expanded and field(lab, "strategy").text)
-        assert not [each for each in lab.query_one(TrialForm).query("#fields, .fields, #whose") if each.can_focus]
+        assert not [each for each in lab.query_one(TrialForm).query("#fields, .fields") if each.can_focus]
         assert {type(each.answer) for each in lab.query(Field)} == {Input, Choice}
 
 
@@ -229,7 +229,7 @@ async def test_one_trial_is_duplicated_changed_and_removed_by_keyboard() -> None
         assert made(lab) == load("who-waits")
 
 
-async def test_e_on_a_trial_changes_only_this_one_and_buttons_do_what_keys_do() -> None:
+async def test_e_on_a_trial_changes_only_this_one_and_its_copy_has_its_changes() -> None:
     async with in_lab() as (app, pilot, lab):
         await choose(pilot, lab, "bottleneck-where")
         table = lab.query_one(TrialTable)
@@ -243,15 +243,18 @@ async def test_e_on_a_trial_changes_only_this_one_and_buttons_do_what_keys_do() 
             True,
             *[False] * (len(made(lab).trials) - 2),
         ]
-        lab.query_one("#duplicate", Button).press()
+        await pilot.press("escape", "i")
+        table.focus()
+        await pilot.press("D")
         await until(pilot, lambda: isinstance(app.screen, NameDialog))
         await pilot.press("enter")
         await until(pilot, lambda: app.screen is lab and len(made(lab).trials) > len(load("bottleneck-where").trials))
         assert [trial.epochs for trial in made(lab).trials][1:3] == [9, 9]  # with its own changes
-        lab.query_one("#remove", Button).press()
+        await pilot.press("escape", "i")
+        table.focus()
+        await pilot.press("d")
         await until(pilot, lambda: len(made(lab).trials) == len(load("bottleneck-where").trials))
-        field(lab, "trial").answer.value = ALL
-        await pilot.pause()
+        await pilot.press("escape", "e")
         await answer(pilot, lab, "epochs", "2")
         assert [trial.epochs for trial in made(lab).trials][:3] == [2, 9, 2]  # its own change counts
 
@@ -268,7 +271,7 @@ async def test_a_field_of_a_removed_file_is_refused_not_lost(tmp_path: Path) -> 
 
 
 def asked(lab: Lab) -> set[str]:
-    return {field.id or "" for field in lab.query(Field) if field.display} - {"trial", LINE}
+    return {field.id or "" for field in lab.query(Field) if field.display} - {LINE}
 
 
 async def test_the_form_goes_with_a_preset_of_primitives_and_changes_stay_with_it() -> None:

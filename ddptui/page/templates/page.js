@@ -7,10 +7,10 @@ for (const table of document.querySelectorAll(".sortable")) {
   const headers = [...table.tHead.rows[0].cells];
   for (const header of headers) {
     header.querySelector("button").addEventListener("click", () => {
-      const way = header.getAttribute("aria-sort") === "ascending" ? "descending" : "ascending";
+      const order = header.getAttribute("aria-sort") === "ascending" ? "descending" : "ascending";
       for (const other of headers) other.removeAttribute("aria-sort");
-      header.setAttribute("aria-sort", way);
-      body.append(...header.dataset[way].split(" ").map((row) => asWritten[row]));
+      header.setAttribute("aria-sort", order);
+      body.append(...header.dataset[order].split(" ").map((row) => asWritten[row]));
     });
   }
 }

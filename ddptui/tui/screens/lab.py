@@ -164,8 +164,7 @@ class Lab(LabScreen):
 
     @on(TrialForm.Changed)
     def _follow_form(self, changed: TrialForm.Changed) -> None:
-        self._change(changed.draft, changed.trial)
-        self._table.choose(changed.trial)
+        self._change(changed.draft, self._form.trial)
 
     def _change(self, draft: drafts.Draft, trial: str | None = None) -> None:
         """Show a draft, and what would run. `trial`: the one that the form changes; None: all."""
@@ -233,7 +232,10 @@ class Lab(LabScreen):
 
     def action_edit(self) -> None:
         """Change all trials; from the table of trials, only the chosen one."""
-        self._change(self._draft, self._table.chosen if self._table.has_focus else None)
+        trial, draft = self._table.chosen if self._table.has_focus else None, self._draft
+        if trial != self._form.trial:
+            draft = msgspec.structs.replace(draft, unread="")  # it was typed for another trial
+        self._change(draft, trial)
         self._go("form", self._form.point_to)
 
     def _made(self) -> Preset | None:

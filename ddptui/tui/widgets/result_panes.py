@@ -141,17 +141,20 @@ class WhoWaits(LabTable):
 
     def show(self, trial: TrialResult | None) -> None:
         """Show the waits of a trial's ranks, with the cursor on the longest wait."""
-        self._matrix = wait_matrix(trial, MOST_ROWS) if trial else None
-        if self._matrix is None:
+        matrix = wait_matrix(trial, MOST_ROWS) if trial else None
+        if matrix == self._matrix:
+            return
+        self._matrix = matrix
+        if matrix is None:
             return self.fill([], [])
-        heads, labels, rows = with_numbers(self._matrix)
+        heads, labels, rows = with_numbers(matrix)
         names = Filled(heads[-1][: len(labels[0])].strip(), labels, left=True)
         columns = [
             Filled(name := f"for {span(ranks)}", [row[place].strip() for row in rows], key=name)
-            for place, ranks in enumerate(self._matrix.ranks)
+            for place, ranks in enumerate(matrix.ranks)
         ]
         self.fill([names, *columns], labels)
-        self.choose(labels[largest(self._matrix)[0]])
+        self.choose(labels[largest(matrix)[0]])
         self._explain()
 
     @on(DataTable.RowHighlighted)

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import msgspec
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -14,7 +13,7 @@ from textual.content import Content
 from textual.events import DescendantFocus
 from textual.message import Message
 from textual.suggester import Suggester, SuggestFromList
-from textual.widgets import Button, Input, Select, Static
+from textual.widgets import Input, Select, Static
 
 from ddptui.config.catalog import COMMAND
 from ddptui.config.fields import FIELDS, choices, completions
@@ -30,12 +29,6 @@ from ddptui.tui.draft import COMMON, LINE, REPEATS, Draft, Validation, about, as
 from ddptui.tui.keys import bound
 
 CHANGED, WRONG = "*", "!"
-ALL = "all trials"  # a choice in the list of trials
-ABOUT = {  # what stands above the fields
-    "trial": "Which trials to change: all of them, or one.",
-    "duplicate": "Add a copy of this trial, or of the one under the cursor: it can be changed alone.",
-    "remove": "Leave this trial out, or the one under the cursor.",
-}
 
 
 class Field(Horizontal):
@@ -128,28 +121,22 @@ class TrialForm(Vertical):
     TrialForm { height: auto; min-height: 7; }
     TrialForm > #fields { height: auto; }
     TrialForm .fields { layout: grid; grid-size: 2; grid-gutter: 0 2; height: auto; grid-rows: 1; }
-    TrialForm #whose { height: 1; }
-    TrialForm #whose Field { width: 2fr; }
-    TrialForm Button { margin-left: 2; }
     TrialForm > #meaning { height: 2; color: $text-muted; }
     TrialForm > #reason { height: auto; max-height: 3; color: $text-error; display: none; }
     TrialForm.-refused > #reason { display: block; }
     """
-    BORDER_TITLE = "Change"
 
     @dataclass
     class Changed(Message):
-        """The user changed a field, or chose another trial."""
+        """The user changed a field."""
 
         draft: Draft
-        trial: str | None  # None: all trials are changed
 
     trial: str | None = None  # the trial that is changed; None: all are
     _preset: Preset | None = None  # without the changes
     _made: Preset | None = None  # with them, or with the last ones that were valid
     _draft = Draft("")
     _reason = ""  # why the draft cannot run
-    _offered: Sequence[str] = ()  # the trials that can be chosen
     _fields: Mapping[str, Field] = {}  # by their names in --set; empty until they are mounted
 
     def compose(self) -> ComposeResult:
@@ -165,12 +152,6 @@ class TrialForm(Vertical):
         typed = Input(compact=True, select_on_focus=False, suggester=WordSuggester(self._others))
         fields[LINE] = Field("others", typed, id=LINE)
         await self.query_one("#fields").mount(
-            Horizontal(
-                Field("trial", Choice([(ALL, ALL)], allow_blank=False, compact=True), id="trial"),
-                Button("+ duplicate", id="duplicate", action="screen.duplicate", compact=True),
-                Button("− remove", id="remove", action="screen.remove", compact=True),
-                id="whose",
-            ),
             Container(*(field for key, field in fields.items() if key not in (BOTTLENECK, LINE)), classes="fields"),
             fields[BOTTLENECK],
             fields[LINE],
@@ -186,6 +167,7 @@ class TrialForm(Vertical):
         self._made = validation.preset or (self._made if preset == self._preset else preset)
         self._preset, self._draft, self._reason = preset, draft, validation.reason
         self.trial = trial if self._made and trial in [each.name for each in self._made.trials] else None
+        self.border_title = Content(f"Change trial {self.trial}" if self.trial else "Change all trials")
         self.disabled = preset is None
         self.set_class(bool(self._reason), "-refused")
         self.query_one("#reason", Static).update(Content(f"! {self._reason}"))
@@ -220,14 +202,7 @@ class TrialForm(Vertical):
         self._fields[LINE].show(line, "KEY=VALUE, e.g. batch_size=32")
 
     def _mark(self) -> None:
-        """Show which trials there are, which fields mean something, which are changed, and which is wrong."""
-        names = [ALL, *(trial.name for trial in self._made.trials)] if self._made else [ALL]
-        whose = self.query_one("#trial Select", Select)
-        with whose.prevent(Select.Changed):
-            if names != self._offered:  # this is called with each key, and a list is slow to fill
-                self._offered = names
-                whose.set_options((name, name) for name in names)
-            whose.value = self.trial or ALL
+        """Show which fields mean something, which are changed, and which is wrong."""
         asked = {*COMMON} if self._preset is None else drafts.common(self._preset)
         wrong = self._at_fault()
         for key, field in self._fields.items():
@@ -239,19 +214,13 @@ class TrialForm(Vertical):
         trials = self._made.trials if self._made else ()
         return drafts.others([trial for trial in trials if self.trial in (None, trial.name)])
 
-    @on(Select.Changed, "#trial Select")
-    def _choose_trial(self, event: Select.Changed) -> None:
-        event.stop()
-        draft = msgspec.structs.replace(self._draft, unread="")  # it was typed for another trial
-        self.post_message(self.Changed(draft, None if event.value == ALL else str(event.value)))
-
     @on(Input.Changed)
     @on(Select.Changed)
     def _post_changes(self) -> None:
         self._say_meaning()
         common = {key: text for key in COMMON if (text := self._fields[key].text) is not None}
         self._draft = drafts.retyped(self._draft, self.trial, common, self._fields[LINE].text or "")
-        self.post_message(self.Changed(self._draft, self.trial))
+        self.post_message(self.Changed(self._draft))
 
     @on(DescendantFocus)
     def _say_meaning(self) -> None:
@@ -263,8 +232,7 @@ class TrialForm(Vertical):
             fits = [name for name in known if name.startswith(key)] or known
             said = about(key) if key in FIELDS else f"KEY=VALUE; → completes. {', '.join(fits)}"
         else:
-            at = self.screen.focused
-            said = about(key) if key else ABOUT.get(at.id or "" if at else "", ABOUT["trial"])
+            said = about(key) if key else ""
         self.query_one("#meaning", Static).update(Content(said))
 
 
