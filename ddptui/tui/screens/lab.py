@@ -165,6 +165,7 @@ class Lab(LabScreen):
     @on(TrialForm.Changed)
     def _follow_form(self, changed: TrialForm.Changed) -> None:
         self._change(changed.draft, self._form.trial)
+        self._table.choose(self._form.trial)  # a change that cannot be read takes a copy out of the table
 
     def _change(self, draft: drafts.Draft, trial: str | None = None) -> None:
         """Show a draft, and what would run. `trial`: the one that the form changes; None: all."""
