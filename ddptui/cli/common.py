@@ -191,24 +191,13 @@ engine_options = adding(
 )
 
 
-class Whole(click.IntRange):
-    """An option value that is an integer between two bounds."""
-
-    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
-        """Returns the integer. Raises BadParameter if it is none, or out of bounds."""
-        try:
-            return super().convert(value, parameter, context)
-        except click.BadParameter:
-            self.fail(f"expected a whole number from {self.min} to {self.max}, got {value}", parameter, context)
-
-
 run_options = adding(
     click.option("--no-ui", is_flag=True, help="Run headless: progress on stderr, the comparison on stdout."),
     click.option("--json", "as_json", is_flag=True, help="Print results.json instead of the table."),
     SET_OPTION,
     click.option("--duplicate", "copies", metavar="TRIAL=NEW", multiple=True, help="Add a copy of a trial."),
     click.option("--remove", "removed", metavar="TRIAL", multiple=True, help="Leave a trial out."),
-    click.option("--repeats", metavar="N", type=Whole(1, 1000), help="Launches of each trial."),
+    click.option("--repeats", metavar="N", type=click.IntRange(1, 1000), help="Launches of each trial."),
     click.option(
         "--wait-quiet",
         metavar="S",

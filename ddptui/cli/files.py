@@ -145,8 +145,8 @@ def config(keys: bool) -> None:
 
     if keys:
         chosen = load_settings().keys
-        for name, (usual, meaning) in KEYS.items():
-            click.echo(f"{name:10}  {' '.join(chosen.get(name, (usual,))):6}  {meaning}")
+        for name, (default, meaning) in KEYS.items():
+            click.echo(f"{name:10}  {' '.join(chosen.get(name, (default,))):6}  {meaning}")
         return
     path = settings.path()
     found = settings.in_force(load_settings())

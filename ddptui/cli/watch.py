@@ -115,18 +115,18 @@ def attach(name: str, **shared: Any) -> None:
     with refusing(NotRunning, RunError):
         run = find_run(runs_folder(shared["runs"]), name)
         options = Watching(**{key: shared[key] for key in OF_TERMS})
-        terms = WatchMode(outlives=True, running=hold(training_of(run)), options=options)
+        mode = WatchMode(outlives=True, running=hold(training_of(run)), options=options)
     before = run.preset().trials[0]
     command = tuple(map(as_argument, before.command))
     preset = preset_of(command, name=before.name, overrides={}, **{key: shared[key] for key in OF_PRESET})
-    sys.exit(_open(preset, terms, shared))
+    sys.exit(_open(preset, mode, shared))
 
 
 def _is_headless(shared: dict[str, Any]) -> bool:
     return shared["no_ui"] or shared["as_json"] or not sys.stdout.isatty()
 
 
-def _open(preset: "Preset", terms: "WatchMode", shared: dict[str, Any]) -> int:
+def _open(preset: "Preset", mode: "WatchMode", shared: dict[str, Any]) -> int:
     """Watch the training in the console or headless. Returns the exit code."""
     from ddptui.store.runs import runs_folder
 
@@ -135,11 +135,11 @@ def _open(preset: "Preset", terms: "WatchMode", shared: dict[str, Any]) -> int:
         check_terminal()
         from ddptui.tui.start import start
 
-        return start(folder, preset, settings=settings, terms=terms)
+        return start(folder, preset, settings=settings, terms=mode)
     from ddptui.run import headless as here
 
     how: dict[str, Any] = {"as_json": shared["as_json"], "usual": settings.columns}
-    return interruptible(lambda: here.watch(preset, folder, terms, **how))
+    return interruptible(lambda: here.watch(preset, folder, mode, **how))
 
 
 def _preset(

@@ -1,7 +1,7 @@
 """Renders a run, two runs as one, several as a document, or a projection as one HTML file, which needs no other
 files."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby
 from math import log2
 from typing import NamedTuple
@@ -14,7 +14,6 @@ from ddptui.page.panes import differences, losses, of_trial, times, times_of
 from ddptui.page.render import Axis, Chart, CurveSeries, curves, rendered
 from ddptui.projection import Point, Projection
 from ddptui.projection.report import in_full, title
-from ddptui.report import table
 from ddptui.report.blocks import Block, Drawing, Heading, Notes, Plot, Quote
 from ddptui.report.columns import columns_of, leading
 from ddptui.report.document import Chapter, as_markdown, environments, shown, sources
@@ -43,7 +42,49 @@ TITLES: dict[NoteKind, str] = {
 }
 MOST_RANKS = 64  # rows of a table of ranks
 NO_STEPS = "No steps to draw: the trial failed, recorded none, or the ranks' clocks could not be compared."
+MACHINE = "The machine and the software"
 GRID_WIDTH = 100  # columns of text in a grid of buffers
+COMMANDS = (
+    "Each command starts the ranks of a trial without the console, from a checkout of ddptui. `ddptui presets "
+    "NAME_OR_FILE` prints the commands with their environment variables. For trials that the table marks as `warm`, "
+    "ddptui did not use the command, but forked the ranks from a process that had imported torch."
+)
+TERMS = {
+    "waiting": "a rank stood idle in a collective because a rank that it needed had not arrived",
+    "transfer": "a rank stood idle in a collective although all ranks that it needed had arrived: the network, or the "
+    "collective's own work",
+    "own work": "everything else that a rank does in a step, without injected delays",
+}
+
+View = tuple[str, object]  # the kind of a block, and what it shows: `blocks` in parts.html draws each kind
+
+
+class Section(NamedTuple):
+    """A section of a page. finding: what the contents say beside its title."""
+
+    id: str
+    title: str
+    blocks: Sequence[View]
+    look: str = ""
+    finding: str = ""
+
+
+class Details(NamedTuple):
+    """Blocks that can be folded."""
+
+    summary: str
+    blocks: Sequence[View]
+    is_open: bool = False
+
+
+class Panel(NamedTuple):
+    """What the page shows of one trial at a time. prints: whether it is printed."""
+
+    name: str
+    headline: str
+    blocks: Sequence[View]
+    is_chosen: bool
+    prints: bool
 
 
 class TableView(NamedTuple):
@@ -71,26 +112,41 @@ def table_view(
 
 def page(run: Run, preset: Preset, results: Results) -> str:
     """Renders a run as an HTML page. Raises RunError if a journal or the answers cannot be read."""
-    fields, title = facts(preset), preset.localized_title
-    is_training = preset.kind != "primitives"
-    return rendered(
-        "training.html" if is_training else "primitives.html",
-        title=title,
-        kicker=kicker(results),
-        answer=answer(results),
-        questions=[*pairs(table.lesson_blocks(table.asked(preset, results, run.answers(preset))), title)],
-        about=preset.localized_about,
-        preset=preset.name,
-        toml="" if results.of_two_runs else as_toml(preset),  # no preset has the trials of both
-        fields=table_view("The trials as they are configured", fields, once=[field.key for field in fields[1:]]),
-        commands=[(trial.name, shell_line(trial.command) or what_became(trial)) for trial in results.trials],
-        environment=TableView("The machine and the software of this run", environment(results), look="facts"),
-        **(
-            _of_training(run, preset, results)
-            if is_training
-            else {"blocks": pairs(primitive_blocks(results, preset), title)}
-        ),
-    )
+    title, of_run = preset.localized_title, notes(results, preset)
+    questions = [*pairs(lesson_blocks(asked(preset, results, run.answers(preset)), level=2), title)]
+    commands = {trial.name: shell_line(trial.command) or what_became(trial) for trial in results.trials}
+    reading: list[View] = []
+    if preset.kind == "primitives":
+        found = [Section("primitives", "What was measured", [*pairs(primitive_blocks(results, preset), title)])]
+    else:
+        columns = leading(columns_of(rows_of(results, preset), preset.columns), preset.columns)
+        table = trials_view(results, columns, CONFIGURED)
+        meanings = {column.header: column.about for column in table.columns if column.about} | TERMS
+        reading = [("notes", _texts(of_run, "reading")), ("table", _named(meanings))]
+        panels = [_panel(run, trial, results) for trial in results.trials]
+        found = [
+            Section("table", "The trials", [("table", table)]),
+            Section("time", "Where the time went", [("charts", [*times(results), *differences(results)])]),
+            Section("steps", "Who waits for whom", [("panels", panels)]),
+            Section("loss", "Loss", [("charts", charts)] if (charts := losses(run, results)) else []),
+            Section("notes", "In words", _in_words(by_title(of_run))),
+        ]
+    sections = [
+        *found,
+        Section("questions", "Questions", questions[1:]),  # without their heading
+        Section("preset", f"Preset {preset.name}", _configured(preset, results)),
+        Section("commands", "Commands", [("soft", COMMANDS), ("table", _named(commands, "facts commands"))]),
+        Section("environment", "Environment", [("table", TableView(MACHINE, environment(results), look="facts"))]),
+        Section("reading", "How to read it", reading),
+    ]
+    return _rendered(title, kicker(results), answer(results), sections)
+
+
+def _rendered(title: str, kicker: str, answer: Sequence[str], sections: Sequence[Section]) -> str:
+    """Renders a page of the sections that have content; if any says what was found, with a list of contents."""
+    shown = [section for section in sections if section.blocks]
+    has_contents = sum(bool(section.finding) for section in shown) > 1
+    return rendered("page.html", title=title, kicker=kicker, answer=answer, sections=shown, has_contents=has_contents)
 
 
 def kicker(results: Results) -> str:
@@ -100,18 +156,13 @@ def kicker(results: Results) -> str:
     return " · ".join(filter(None, [f"Run {results.run}", started, f"{results.status}: {extent(results)}{repeats}"]))
 
 
-# Primitives
-
-
-def pairs(blocks: Iterable[Block], heading: str, higher: int = 1) -> Iterator[tuple[str, object]]:
-    """The same blocks as in text and Markdown, as pairs of a kind and its value.
-
-    heading: above the first block; higher: by how many levels headings are higher than in Markdown."""
+def pairs(blocks: Iterable[Block], heading: str) -> Iterator[View]:
+    """The same blocks as in text and Markdown. heading: above the first block."""
     for block in blocks:
         match block:
             case Heading(words, level):
                 heading = words
-                yield "heading", (words, level - higher)
+                yield "heading", (words, level)
             case Notes(lines):
                 yield "notes", [line for line in lines if line]
             case Quote(words):
@@ -124,40 +175,46 @@ def pairs(blocks: Iterable[Block], heading: str, higher: int = 1) -> Iterator[tu
                 yield "table", table_view(heading, columns)
 
 
-# Trainings
+def _named(words: Mapping[str, str], look: str = "facts") -> TableView:
+    """A table of names, each with its words."""
+    names, about = (Filled(header, [*cells], left=True) for header, cells in (("name", words), ("", words.values())))
+    return TableView("Names, and what they stand for", [names, about], look=look)
 
 
-def _of_training(run: Run, preset: Preset, results: Results) -> dict[str, object]:
-    chosen, of_run = shown_first(results), notes(results, preset)
-    columns = leading(columns_of(rows_of(results, preset), preset.columns), preset.columns)
-    return {
-        "table": trials_view(results, columns, CONFIGURED),
-        "times": times(results),
-        "differences": differences(results),
-        "chosen": chosen,
-        "panels": [_panel(run, trial, results, is_chosen=trial.name == chosen) for trial in results.trials],
-        "loss": losses(run, results),
-        "notes": by_title(of_run),
-        "reading": _texts(of_run, "reading"),
-    }
+def _configured(preset: Preset, results: Results) -> list[View]:
+    fields = facts(preset)
+    blocks: list[View] = [
+        ("prose", preset.localized_about),
+        ("table", table_view("The trials as they are configured", fields, once=[field.key for field in fields[1:]])),
+    ]
+    if not results.of_two_runs:  # no preset has the trials of both
+        blocks.append(("details", Details("The whole preset, as TOML", [("code", as_toml(preset))])))
+    return blocks
 
 
-def _panel(run: Run, trial: TrialResult, results: Results, *, is_chosen: bool) -> dict[str, object]:
+def _panel(run: Run, trial: TrialResult, results: Results) -> Panel:
     """The charts of a trial, the places in the code where its ranks worked, and the figures of each rank: both of its
     last repeat, with the console's columns."""
     places, late, read = places_of(trial, results, source_line)
     panes = of_trial(run, trial)
-    where = f"Where in the code the ranks of {trial.name} worked, in ms a step"
-    ranks = trial.repeats[-1].ranks[:MOST_RANKS] if trial.repeats else []
-    return {
-        "name": trial.name,
-        "prints": is_chosen or results.base_of(trial) is trial,
-        "headline": "; ".join(filter(None, [in_short(trial), ROUGH if is_marked(trial) else ""])),
-        "charts": [chart for of_pane in panes.values() for chart in of_pane],
-        "where": table_view(where, place_columns(places[:MOST_PLACES], late, read)) if places else None,
-        "ranks": table_view(f"Ranks of {trial.name}, in its last repeat", fill(RANK_COLUMNS, ranks)) if ranks else None,
-        "why_empty": "" if panes["timeline"] else NO_STEPS,
-    }
+    blocks: list[View] = [("charts", [*chain(*panes.values())])]
+    if not panes["timeline"]:
+        blocks.append(("soft", NO_STEPS))
+    if places:
+        where = f"Where in the code the ranks of {trial.name} worked, in ms a step"
+        table = table_view(where, place_columns(places[:MOST_PLACES], late, read))
+        blocks.append(("details", Details("Where in the code", [("table", table)], is_open=True)))
+    if trial.repeats and (ranks := trial.repeats[-1].ranks[:MOST_RANKS]):
+        table = table_view(f"Ranks of {trial.name}, in its last repeat", fill(RANK_COLUMNS, ranks))
+        blocks.append(("details", Details("Figures of each rank", [("table", table)])))
+    headline = "; ".join(filter(None, [in_short(trial), ROUGH if is_marked(trial) else ""]))
+    is_chosen = trial.name == shown_first(results)
+    return Panel(trial.name, headline, blocks, is_chosen, prints=is_chosen or results.base_of(trial) is trial)
+
+
+def _in_words(found: Mapping[str, Sequence[str]]) -> list[View]:
+    """The notes of each title below it."""
+    return [view for title, lines in found.items() if lines for view in (("heading", (title, 3)), ("notes", lines))]
 
 
 def trials_view(results: Results, columns: Sequence[Filled], once: Collection[str] = ()) -> TableView:
@@ -184,13 +241,13 @@ def chapters_of(runs: Sequence[Run]) -> list[Chapter]:
     where they are answered, or else in the first. Raises RunError."""
     chapters = [_chapter(run) for run in runs]
     answered = {each.preset.name for each in chapters if any(question.answer.strip() for question in each.questions)}
-    told: set[str] = set()
+    introduced: set[str] = set()
     for place, chapter in enumerate(chapters):
         is_open = not any(question.answer.strip() for question in chapter.questions)
-        if is_open and chapter.preset.name in answered | told:
+        if is_open and chapter.preset.name in answered | introduced:
             chapter = chapter._replace(questions=())
-        chapters[place] = chapter._replace(about=chapter.about * (chapter.preset.name not in told))
-        told.add(chapter.preset.name)
+        chapters[place] = chapter._replace(about=chapter.about * (chapter.preset.name not in introduced))
+        introduced.add(chapter.preset.name)
     return chapters
 
 
@@ -207,60 +264,61 @@ def document(title: str, author: str, runs: Sequence[Run], chapters: Sequence[Ch
     read."""
     if form == "markdown":
         return as_markdown(title, author, chapters)
-    return rendered(
-        "report.html",
-        title=title,
-        kicker=" · ".join(filter(None, [author, count(len(runs), "run")])),
-        answer=(),
-        chapters=[
-            (chapter, answer(chapter.results), _blocks(run, chapter), _questions(number, chapter))
-            for number, (run, chapter) in enumerate(zip(runs, chapters, strict=True), start=1)
-        ],
-        environment=TableView("The machine and the software of the runs", environments(chapters), look="facts"),
-        sources=sources(chapters),
-    )
+    machines = TableView(MACHINE, environments(chapters), look="facts")
+    code = [
+        view
+        for source in sources(chapters)
+        for view in (("heading", (f"{source.name}{f' ({source.runs})' * bool(source.runs)}", 3)), ("code", source.text))
+    ]
+    sections = [
+        *(_section(number, *each) for number, each in enumerate(zip(runs, chapters, strict=True), start=1)),
+        Section("environment", "Environment", [("table", machines)], "chapter"),
+        Section("code", "Own code", code),
+    ]
+    return _rendered(title, " · ".join(filter(None, [author, count(len(runs), "run")])), (), sections)
 
 
-def _questions(number: int, chapter: Chapter) -> list[tuple[str, object]]:
-    return [*pairs(lesson_blocks(chapter.questions, f"{number}."), "", higher=0)]
-
-
-def _blocks(run: Run, chapter: Chapter) -> Iterator[tuple[str, object]]:
-    """What the run measured, and the charts of its page, as pairs of a kind and its value; those of a trial are of the
-    one that the answer is about."""
-    results, blocks = chapter.results, shown(chapter)
+def _section(number: int, run: Run, chapter: Chapter) -> Section:
+    """A run: what it measured, the charts of its page, and its questions. Those of a trial are of the one that the
+    answer is about."""
+    results, title, said = chapter.results, chapter.preset.localized_title, answer(chapter.results)
+    blocks: list[View] = [("soft", chapter.kicker), ("prose", chapter.about), ("answer", said)]
     if chapter.preset.kind == "primitives":
-        yield from pairs(blocks, chapter.preset.localized_title, higher=0)
-        return
-    table, reading = blocks
-    assert isinstance(table, Table)
-    yield "table", trials_view(results, table.columns)
-    yield from pairs([reading], "")
-    chosen = next(trial for trial in results.trials if trial.name == shown_first(results))
-    late = in_short(chosen)
-    charts: dict[str, list[Chart]] = {
-        "Where the time went": [*times(results), *differences(results)],
-        f"Who waits for whom in {chosen.name}{': ' * bool(late)}{late}": [*chain(*of_trial(run, chosen).values())],
-        "Loss": losses(run, results),
-    }
-    for heading, drawn in charts.items():
-        if drawn:
-            yield from (("heading", (heading, 3)), ("charts", drawn))
+        blocks += pairs(shown(chapter), title)
+    else:
+        table, reading = shown(chapter)
+        assert isinstance(table, Table)
+        blocks += [("table", trials_view(results, table.columns)), *pairs([reading], "")]
+        chosen = next(trial for trial in results.trials if trial.name == shown_first(results))
+        late = in_short(chosen)
+        charts: dict[str, list[Chart]] = {
+            "Where the time went": [*times(results), *differences(results)],
+            f"Who waits for whom in {chosen.name}{': ' * bool(late)}{late}": [*chain(*of_trial(run, chosen).values())],
+            "Loss": losses(run, results),
+        }
+        for heading, drawn in charts.items():
+            if drawn:
+                blocks += (("heading", (heading, 3)), ("charts", drawn))
+    blocks += pairs(lesson_blocks(chapter.questions, f"{number}."), "")
+    blocks += _in_words(chapter.notes)
+    return Section(f"run-{number}", f"{number}. {title}", blocks, "chapter", finding=next(iter(said), ""))
 
 
 def projection_page(projection: Projection) -> str:
     """Renders a projection as HTML."""
-    return rendered(
-        "projection.html",
-        title=title(projection),
-        kicker=f"Projection of run {projection.run}; network: {projection.network.source}",
-        answer=[*map(sentence, projection.said)],
-        strategies=[
-            (name, _curve(name, points := [*same]), table_view(f"{name} by ranks", in_full(points).columns))
-            for name, same in groupby(projection.points, key=lambda point: point.strategy)
-        ],
-        reading=projection.notes,
-    )
+    of_strategies = {name: [*same] for name, same in groupby(projection.points, key=lambda point: point.strategy)}
+    sections = [
+        Section(
+            f"strategy-{number}",
+            name,
+            [("charts", _curve(name, points)), ("table", table_view(f"{name} by ranks", in_full(points).columns))],
+        )
+        for number, (name, points) in enumerate(of_strategies.items(), start=1)
+    ]
+    how: list[View] = [("soft", "Lines show predicted step times; circles show measured ones.")]
+    sections.append(Section("reading", "How to read it, and assumptions", [*how, ("notes", projection.notes)]))
+    network = f"Projection of run {projection.run}; network: {projection.network.source}"
+    return _rendered(title(projection), network, [*map(sentence, projection.said)], sections)
 
 
 def _curve(name: str, points: list[Point]) -> list[Chart]:

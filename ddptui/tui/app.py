@@ -133,8 +133,8 @@ class Console(ConsoleApp):
         self._threads = threads or ThreadPoolExecutor(1, "lab")  # one thread: at most one run at a time
 
     def get_driver_class(self) -> type[Driver]:
-        usual = super().get_driver_class()
-        return TerminalDriver if usual is LinuxDriver else usual
+        default = super().get_driver_class()
+        return TerminalDriver if default is LinuxDriver else default
 
     def on_mount(self) -> None:
         self.set_keymap(keymap(self.settings.keys))
@@ -156,7 +156,7 @@ class Console(ConsoleApp):
         elif begun is not None:
             self.push_screen(Lab())  # a screen to look at while journals are read
             self.resume(lambda: begun)
-        self._keyboard.settle(self._keyboard.way())  # keys typed before the first screen opens are meant for it
+        self._keyboard.settle(self._keyboard.nodes())  # keys typed before the first screen opens are meant for it
 
     def _keep_theme(self, theme: Theme) -> None:
         try:
@@ -169,9 +169,9 @@ class Console(ConsoleApp):
         if not isinstance(event, Typed) or event.is_forwarded:
             await super().on_event(event)
         elif self._keyboard.may_act(event):
-            way = self._keyboard.way()
+            nodes = self._keyboard.nodes()
             await super().on_event(event)
-            self._keyboard.settle(way)
+            self._keyboard.settle(nodes)
 
     def get_default_screen(self) -> Screen[None]:
         """Return the first screen on the stack (called by Textual)."""
@@ -297,8 +297,8 @@ class Console(ConsoleApp):
             run = Run.create(self.runs, preset, describe(in_console=True))
         else:
             run.note_resumption(describe(in_console=True))
-        terms, self._terms = self._terms, None
-        self.session = Session(preset, run, self._threads, outcomes or {}, self._warm, terms, lock)
+        mode, self._terms = self._terms, None
+        self.session = Session(preset, run, self._threads, outcomes or {}, self._warm, mode, lock)
         self.push_screen(screen_of(self.session))
 
     def _full_screen(self) -> Screen[object]:

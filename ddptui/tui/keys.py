@@ -13,9 +13,9 @@ from ddptui.config.settings import KEYS, NO_SETTINGS
 
 def bound(means: str, action: str, description: str, *, show: bool = True, tooltip: str = "") -> Binding:
     """Bind the key with this meaning. The user may have chosen another key."""
-    usual = KEYS[means].usual
-    display = usual if len(usual) == 1 else None
-    return Binding(_listed([usual]), action, description, show, display, tooltip=tooltip, id=means)
+    key = KEYS[means].usual
+    display = key if len(key) == 1 else None
+    return Binding(_listed([key]), action, description, show, display, tooltip=tooltip, id=means)
 
 
 def moves(means: str, action: str, description: str, *, tooltip: str = "") -> list[Binding]:

@@ -61,22 +61,22 @@ class Keyboard:
         self._waiting.append(key)
         return False
 
-    def way(self) -> list[DOMNode]:
+    def nodes(self) -> list[DOMNode]:
         """Return the nodes that a key passes now, from the focused widget up to the app."""
         return (self._app.focused or self._app.screen).ancestors_with_self
 
-    def settle(self, way: list[DOMNode]) -> None:
+    def settle(self, nodes: list[DOMNode]) -> None:
         """Delay all further keys until the one that passes these nodes has had its effects."""
-        self._settling = asyncio.create_task(self._settle(way))
+        self._settling = asyncio.create_task(self._settle(nodes))
 
-    async def _settle(self, way: list[DOMNode]) -> None:
+    async def _settle(self, nodes: list[DOMNode]) -> None:
         with suppress(TimeoutError, ScreenError):  # ScreenError: the console is closing
             async with asyncio.timeout(LONGEST_WAIT_S):
-                await _empty(way)
+                await _empty(nodes)
                 before: list[DOMNode] = []
-                while (way := self.way()) != before:  # a screen has opened, or the focus has moved
-                    before = way
-                    await _empty(way)
+                while (nodes := self.nodes()) != before:  # a screen has opened, or the focus has moved
+                    before = nodes
+                    await _empty(nodes)
         self._next = self._waiting.popleft() if self._waiting else None
         if self._next is None:
             self._settling = None
@@ -84,9 +84,9 @@ class Keyboard:
             self._app.post_message(self._next)
 
 
-async def _empty(way: list[DOMNode]) -> None:
+async def _empty(nodes: list[DOMNode]) -> None:
     """Wait until each of these nodes has handled its pending messages; new nodes are mounted first."""
-    for node in way:  # in this order, since messages bubble up
+    for node in nodes:  # in this order, since messages bubble up
         handled = asyncio.Event()
         if node.call_later(handled.set):  # False if the node is being removed
             await handled.wait()

@@ -15,7 +15,7 @@ from ddptui.text.drawing import shorten
 from ddptui.text.tables import GAP, Filled, fill, fit
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen
-from ddptui.tui.widgets.rank_panes import COLUMNS, SHORT_STATE, RankRow, fitting, progress
+from ddptui.tui.widgets.rank_panes import COLUMNS, SHORT_STATE, RankRow, RankTable, fitting, progress
 from ddptui.tui.widgets.tables import RankDetail
 from ddptui.wire.messages import Gpu, Position
 from tests.support.gpu_figures import on_gpus
@@ -172,7 +172,7 @@ async def test_the_figures_stand_under_their_headers(size: tuple[int, int], tmp_
         screen = RunScreen(told)
         async with opened(tmp_path, screen, size) as (app, pilot):
             await tick(pilot, screen)
-            assert "watched training" in dict(screen.explained["Columns of the ranks"])["TFLOP/s"]
+            assert "watched training" in dict(screen.query_one(RankTable).explained)["TFLOP/s"]
             return seen(app).splitlines()
 
     lines = await shown()

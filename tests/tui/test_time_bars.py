@@ -20,10 +20,9 @@ from tests.tui.drawn import SIZES, text_of
 
 def bars(results: Results | None, chosen: str | None = None, *, differences: bool = False) -> TimeBars:
     made = TimeBars()
+    made.shows_differences = differences
     if results:
         made.show(results, chosen)
-    if differences:
-        made.turn()
     return made
 
 

@@ -70,9 +70,7 @@ class ConsoleApp(App[int]):
 
 
 class LabScreen(Screen[None]):
-    """A full screen with title bar, content and footer. Below 60×16 cells (-tiny or -flat) it shows only a card.
-
-    A subclass may have `explained`: more entries for the help screen, heading -> (name, sentence)."""
+    """A full screen with title bar, content and footer. Below 60×16 cells (-tiny or -flat) it shows only a card."""
 
     ALLOW_IN_MAXIMIZED_VIEW = "Keys"
     PURPOSE = ""  # one line for the help screen

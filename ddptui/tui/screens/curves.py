@@ -92,10 +92,10 @@ class CurvesScreen(LabScreen):
     def compose_content(self) -> ComposeResult:
         with Container(id="body"):
             yield LineChart(id="chart", classes="pane -chosen")
-            yield Chooser(*(Option("", str(number)) for number in self._numbers), id="trials")
+            yield Chooser(*(Option("", str(number)) for number in self._numbers), id="trials", classes="pane")
 
     def on_mount(self) -> None:
-        self.query_one(TitleBar).show(f"{self._ended.preset.name} ▸ curves", self._ended.run.name)
+        self.query_one(TitleBar).shown = f"{self._ended.preset.name} ▸ curves", self._ended.run.name
         self.watch(self, "maximized", self._give_legend)
         self._trials.focus()
         self._show()

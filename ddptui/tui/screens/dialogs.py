@@ -1,7 +1,7 @@
 """The dialogs: questions, the columns of a table, the name of a preset to save, and help."""
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -27,6 +27,7 @@ from ddptui.tui.background import in_background
 from ddptui.tui.keys import bound, clickable, name_of
 from ddptui.tui.screens.base import LabScreen
 from ddptui.tui.widgets.lists import Chooser
+from ddptui.tui.widgets.tables import LabTable
 
 if TYPE_CHECKING:
     from ddptui.engines.local.command import WatchMode
@@ -113,16 +114,16 @@ LEAVING = "Stop watching this training? It continues on its own hosts. The recor
 ENDING = "This is your own training. End it, or leave it running unwatched? The recorded steps are kept."
 
 
-async def may_stop(app: App[Any], terms: "WatchMode", question: str, *, yes: str) -> bool:
+async def may_stop(app: App[Any], mode: "WatchMode", question: str, *, yes: str) -> bool:
     """Ask whether to stop a run; for the user's own training, also whether to end the training itself."""
     dialog = RunQuestion(question, y=yes)
-    if terms.outlives:
+    if mode.outlives:
         dialog = RunQuestion(ENDING, l="Leave it running", e="End it")
-        if terms.elsewhere:
+        if mode.elsewhere:
             dialog = RunQuestion(LEAVING, y="Stop watching")
     answer = await app.push_screen_wait(dialog)
     if answer == "e":
-        terms.outlives = False
+        mode.outlives = False
     return answer is not None
 
 
@@ -175,14 +176,14 @@ class ColumnsDialog(Dialog[Collection[str] | None]):
 class NameDialog(Dialog[str | None]):
     """Asks for a name. The result is a valid one. `problem`: says why a name cannot be used; empty: it can."""
 
-    def __init__(self, question: str, usual: str, yes: str, problem: Callable[[str], str]) -> None:
+    def __init__(self, question: str, suggested: str, yes: str, problem: Callable[[str], str]) -> None:
         super().__init__()
-        self._question, self._usual, self._yes, self._problem = question, usual, yes, problem
+        self._question, self._suggested, self._yes, self._problem = question, suggested, yes, problem
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
             yield Static(self._question, markup=False)
-            yield Input(self._usual, compact=True)
+            yield Input(self._suggested, compact=True)
             yield Static(id="why", markup=False)
             with Horizontal(classes="buttons"):
                 yield Button("Cancel (esc)", id="no", action="screen.dismiss(None)", compact=True)
@@ -206,8 +207,8 @@ async def save_as_own(
     """Save a preset as the user's own, or rename it, after asking for a name, and before another preset is replaced.
     Return the name; None if nothing was done."""
     verb = "Rename" if renames else "Save"
-    usual = user_presets.suggested_name(preset)
-    name = await app.push_screen_wait(NameDialog(f"{verb} {preset} as", usual, verb, user_presets.name_problem))
+    suggested = user_presets.suggested_name(preset)
+    name = await app.push_screen_wait(NameDialog(f"{verb} {preset} as", suggested, verb, user_presets.name_problem))
     if name is None or (renames and name == preset):
         return None
     replace = Question(f"There is a preset {name}. Replace it? The old one goes to the trash.", y="Replace")
@@ -242,7 +243,8 @@ class HelpScreen(Dialog[None]):
     def compose(self) -> ComposeResult:
         nodes = {"This screen": self._of, "Everywhere": self.app, "The chosen pane": self._of.focused}
         sections: dict[str, Entries] = {heading: _keys_of(self._of, node) for heading, node in nodes.items()}
-        explained: Mapping[str, Entries] = getattr(self._of, "explained", {})
+        explained = {f"Columns of the {table.what}": table.explained for table in self._of.query(LabTable)}
+        explained = {heading: columns for heading, columns in explained.items() if columns}
         with VerticalScroll(classes="dialog") as pane:
             pane.border_title = " · ".join(["Keys", *explained])
             yield Static(getattr(self._of, "PURPOSE", ""), markup=False)

@@ -128,7 +128,7 @@ class Lab(LabScreen):
 
     def _show_title(self) -> None:
         busy = self.console_app.busy
-        self.query_one(TitleBar).show("ddptui", f"⚠ {busy}" if busy else machine.in_short())
+        self.query_one(TitleBar).shown = "ddptui", f"⚠ {busy}" if busy else machine.in_short()
 
     def _list_presets(self, shelves: Shelves, broken: Sequence[BrokenPreset]) -> None:
         """List presets that were just read. Changes to the former content of a file are dropped."""

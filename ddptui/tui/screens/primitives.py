@@ -27,9 +27,8 @@ from ddptui.tui.keys import bound
 from ddptui.tui.screens.base import EndedRun
 from ddptui.tui.screens.export import ExportableRun, invitation
 from ddptui.tui.screens.following import FOLLOWING_KEYS, Feed, Following
-from ddptui.tui.widgets.buffers import PrimitiveGrid, PrimitiveList, PrimitiveTimes, items_of
+from ddptui.tui.widgets.buffers import PrimitiveGrid, PrimitiveList, PrimitiveTimes
 from ddptui.tui.widgets.frame import PaneBar, TitleBar
-from ddptui.tui.widgets.tables import LabTable
 from ddptui.wire.records import Message
 
 PLAY_EVERY_S = 1.0
@@ -87,11 +86,6 @@ class PrimitivesScreen(Following, ExportableRun):
         """Whether buffers are shown after the call; first before it, so that the user can guess."""
         return self._revealed is not None and self._revealed == self._list.chosen
 
-    @property
-    def explained(self) -> dict[str, Sequence[tuple[str, str]]]:
-        sizes = self.query_one("#sizes", LabTable).explained
-        return {"Columns of the sizes": sizes} if sizes else {}  # no sizes if buffers are shown
-
     def compose_content(self) -> ComposeResult:
         yield Static(id="now", markup=False)
         yield from self.compose_damage()
@@ -127,11 +121,11 @@ class PrimitivesScreen(Following, ExportableRun):
         feed, live, title = self.feed, self.watched.live, self.query_one(TitleBar)
         if isinstance(feed, EndedRun) or self.is_over:
             status = ", ".join(filter(None, [feed.results.status, shortfall(feed.results)]))
-            title.show(f"{feed.preset.name} ▸ result", f"{feed.run.name}  {status}")
+            title.shown = f"{feed.preset.name} ▸ result", f"{feed.run.name}  {status}"
         else:
             calls = f"{live.step} of {live.steps}" if live.steps else ""
             called = f"last call: {live.called}" if live.called and live.status == "running" else ""
-            title.show(self.place(), self.progress(feed, feed.now_ns(), self.pace(), called, calls))
+            title.shown = self.place(), self.progress(feed, feed.now_ns(), self.pace(), called, calls)
 
     def _sentence(self) -> str:
         """Return what the title does not show: that a run has not begun, has stalled, or has failed; then why the
@@ -165,7 +159,7 @@ class PrimitivesScreen(Following, ExportableRun):
         trial = self.trial_under_way()
         if is_led and trial is not None and trial is not self.trial:
             self._turn_to(trial)
-        self._list.show(items_of(self.so_far.result(self.trial.name), self._marked))
+        self._list.show(self.so_far.result(self.trial.name), self._marked)
         if is_led and self.trial.primitives == "measure" and self._list.option_count:
             self._list.highlighted = self._list.option_count - 1
 

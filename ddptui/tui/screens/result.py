@@ -1,6 +1,5 @@
 """The Result screen of a training run: its answer, table, time bars, findings and ranks."""
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 from textual import on, work
@@ -23,9 +22,9 @@ from ddptui.tui.screens.base import EndedRun, PanedScreen, pane_keys
 from ddptui.tui.screens.curves import CurvesScreen
 from ddptui.tui.screens.dialogs import ColumnsDialog
 from ddptui.tui.screens.export import ExportableRun, invitation
+from ddptui.tui.widgets.charts import TimeBars
 from ddptui.tui.widgets.frame import PaneBar, TitleBar
 from ddptui.tui.widgets.result_panes import TITLES, Answer, Comparison, ResultPanes
-from ddptui.tui.widgets.tables import RankDetail
 
 PICTURE_OF = {"bars": "svg", "waits": "matrix.svg"}  # by panes
 
@@ -68,9 +67,8 @@ class ResultScreen(PanedScreen, ExportableRun):
         yield ResultPanes()
 
     def on_mount(self) -> None:
-        self.query_one(TitleBar).show(
-            f"{self.preset.name} ▸ result", f"{self.run.name}  {self.results.status}, {extent(self.results)}"
-        )
+        status = f"{self.run.name}  {self.results.status}, {extent(self.results)}"
+        self.query_one(TitleBar).shown = f"{self.preset.name} ▸ result", status
         self._table.usual = self.console_app.settings.columns
         self._table.show(self.results, self.preset)
         self._table.choose(shown_first(self.results))
@@ -91,7 +89,9 @@ class ResultScreen(PanedScreen, ExportableRun):
         self._table.move_cursor(row=self._table.cursor_row + by)
 
     def action_difference(self) -> None:
-        self.panes.turn()
+        bars = self.query_one(TimeBars)
+        bars.shows_differences = not bars.shows_differences
+        self._show_chosen()
         if self.panes.is_crowded and "bars" in self.panes.present:
             self.action_pane("bars")
 
@@ -118,11 +118,6 @@ class ResultScreen(PanedScreen, ExportableRun):
             table.markdown(self.results, self.preset, source_line),
             f"The table as Markdown; {name_of('export', self.app)} writes it to a file.",
         )
-
-    @property
-    def explained(self) -> dict[str, Sequence[tuple[str, str]]]:
-        ranks = self.query_one(RankDetail).explained
-        return {"Columns of the trials": self._table.explained, "Columns of the ranks": ranks}
 
     @property
     def form(self) -> str:

@@ -98,13 +98,6 @@ class RunScreen(PanedScreen, Following):
         # Launch time and delays that were sent, not yet confirmed; the time is 0 until the first launch starts.
         self._sent: tuple[int, Delays] | None = None
 
-    @property
-    def explained(self) -> dict[str, Sequence[tuple[str, str]]]:
-        return {
-            "Columns of the ranks": self._ranks.explained,
-            "Columns of the results": self.query_one(Comparison).explained,
-        }
-
     def compose_content(self) -> ComposeResult:
         yield ProgressBar(self.feed.seek_share if isinstance(self.feed, Playback) else None)
         yield Static(id="now", markup=False)
@@ -137,7 +130,7 @@ class RunScreen(PanedScreen, Following):
         self.query_one("#now", Static).update(Content(sentence), layout=False)  # a layout would triple the cost
         parts = ["on hold: space continues" if self.held else "", headline.checks(self.watched)]
         parts.append(headline.steps(self.watched.live))
-        self.query_one(TitleBar).show(self.place(), self.progress(self.feed, picture.now_ns, *parts))
+        self.query_one(TitleBar).shown = self.place(), self.progress(self.feed, picture.now_ns, *parts)
         if self.has_class("-lecture"):
             self.query_one(Lecture).show(sentence, picture.watched)
         else:
@@ -226,6 +219,13 @@ class RunScreen(PanedScreen, Following):
             return self._sent[1]
         return still_to_come(trial.bottleneck if live.injected is None else live.injected)
 
+    def _chosen(self) -> tuple[Trial, int, Site, Delays] | None:
+        """Return the trial under way, the chosen rank and site, and the ranks' delays; None before the first rank."""
+        trial, rank = self.trial_under_way(), self._ranks.rank
+        if trial is None or rank is None:
+            return None
+        return trial, rank, self._site_in(trial), self._delays(trial)
+
     def _send(self, trial: Trial, delays: Delays) -> None:
         """Give the ranks these delays; before the first launch, keep them for it."""
         live = self.watched.live
@@ -239,9 +239,8 @@ class RunScreen(PanedScreen, Following):
 
     def action_delay(self) -> None:
         """Inject the chosen delay into the chosen rank, or remove it if the rank has it."""
-        trial, rank = self.trial_under_way(), self._ranks.rank
-        if trial is not None and rank is not None:
-            delays, at = self._delays(trial), self._site_in(trial)
+        if chosen := self._chosen():
+            trial, rank, at, delays = chosen
             has_it = delay_of(delays, rank, at)
             self._send(trial, without(delays, rank, at) if has_it else with_delay(delays, rank, at, self._sleep_ms))
 
@@ -264,18 +263,17 @@ class RunScreen(PanedScreen, Following):
     @on(DataTable.RowHighlighted, "#ranks")
     def _choose_length(self) -> None:
         """If the chosen rank has a delay at the chosen site, show its length: the keys then change this delay."""
-        trial, rank = self.trial_under_way(), self._ranks.rank
-        if trial is not None and rank is not None:
-            if delay := delay_of(self._delays(trial), rank, self._site_in(trial)):
+        if chosen := self._chosen():
+            _, rank, at, delays = chosen
+            if delay := delay_of(delays, rank, at):
                 self._sleep_ms = delay.sleep_ms
             self._show_delay()
 
     def action_longer(self, by: int) -> None:
         """Choose another length; if the rank has this delay, change it at once."""
         self._sleep_ms = next_length(self._sleep_ms, by)
-        trial, rank = self.trial_under_way(), self._ranks.rank
-        if trial is not None and rank is not None:
-            delays, at = self._delays(trial), self._site_in(trial)
+        if chosen := self._chosen():
+            trial, rank, at, delays = chosen
             if delay_of(delays, rank, at):
                 self._send(trial, with_delay(delays, rank, at, self._sleep_ms))
             self._show_delay()

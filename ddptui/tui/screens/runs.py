@@ -109,7 +109,7 @@ class RunsScreen(LabScreen):
             number = f"{len(shown)} of {number}"
         if self._marked:
             number += f", {len(self._marked)} marked"
-        self.query_one(TitleBar).show("Runs", number)
+        self.query_one(TitleBar).shown = "Runs", number
         self._show_note()
 
     @on(DataTable.RowHighlighted)

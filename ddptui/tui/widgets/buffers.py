@@ -1,7 +1,6 @@
 """A trial's primitives: their list, every rank's buffers before and after a call, and their times."""
 
-from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Mapping, Sequence
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
@@ -22,50 +21,32 @@ from ddptui.tui.widgets.tables import LabTable, RowMark
 from ddptui.tui.widgets.texts import TextPane
 
 
-class Item(NamedTuple):
-    """One primitive in the list."""
-
-    name: str
-    primitive: View | PrimitiveKey  # a shown or a measured primitive
-    line: Content
-
-
-def items_of(result: PrimitivesResult | None, marked: Collection[PrimitiveKey]) -> list[Item]:
-    """Return the lines of a trial: first the primitives whose buffers are shown, then the measured ones. `marked`:
-    those that are kept in the plot."""
-
-    def item(primitive: View | PrimitiveKey, name: str, mark: str, is_wrong: bool) -> Item:
-        fault = " !" if is_wrong else ""  # the backend failed, or gave wrong values
-        return Item(name, primitive, Content.assemble((mark, "$text-accent"), name, (fault, "$text-error")))
-
-    views, groups = (result.views, by_operation(result.cells)) if result else ((), {})
-    return [
-        *(item(view, view_title(view), " ", view.error is not None) for view in views),
-        *(
-            item(key, str(key), "• " if key in marked else "  ", any(cell.wrong or cell.error for cell in cells))
-            for key, cells in groups.items()
-        ),
-    ]
-
-
 class PrimitiveList(Chooser):
-    """Shows a line for each primitive."""
+    """Shows a line for each primitive of a trial: first those whose buffers are shown, then the measured ones."""
 
     BORDER_TITLE = "Primitives"
     DEFAULT_CSS = "PrimitiveList { width: auto; max-width: 35; }"
-    _items: Sequence[Item] = ()
+    _primitives: Mapping[str, View | PrimitiveKey] = {}  # by what identifies their line
+    _items: Sequence[tuple[str, str, str]] = ()
 
     @property
     def primitive(self) -> View | PrimitiveKey | None:
         """The primitive under the cursor."""
-        return next((item.primitive for item in self._items if item.name == self.chosen), None)
+        return self._primitives.get(self.chosen or "")
 
-    def show(self, items: Sequence[Item]) -> None:
-        """Show these items. The cursor stays on its item."""
-        if items == self._items:
-            return
-        self._items = items
-        self.refill([Option(item.line, item.name) for item in items])
+    def show(self, result: PrimitivesResult | None, marked: Collection[PrimitiveKey]) -> None:
+        """Show the primitives of a result. The cursor stays on its line. `marked`: those that are kept in the plot."""
+        views, groups = (result.views, by_operation(result.cells)) if result else ((), {})
+        is_wrong = {key: any(cell.wrong or cell.error for cell in cells) for key, cells in groups.items()}
+        lines = [(" ", view_title(view), " !" * (view.error is not None)) for view in views]
+        lines += [("• " if key in marked else "  ", str(key), " !" * is_wrong[key]) for key in groups]
+        self._primitives = dict(zip((name for _, name, _ in lines), (*views, *groups), strict=True))
+        if lines != self._items:
+            self._items = lines
+            texts = (
+                Content.assemble((mark, "$text-accent"), name, (fault, "$text-error")) for mark, name, fault in lines
+            )
+            self.refill([Option(text, name) for text, name in zip(texts, self._primitives, strict=True)])
 
     def step(self, by: int) -> bool:
         """Move the cursor by this number of items. Return whether there is such an item."""
@@ -126,13 +107,19 @@ class SizePlot(Canvas):
         return draw(self._result, self._operations, width, height, self._what) if self._result else []
 
 
+class Sizes(LabTable):
+    """A row for each size."""
+
+    what = "sizes"
+
+
 class PrimitiveTimes(Vertical):
     """Shows table and plot of the chosen primitive, or why the backend does not support it."""
 
     _shown: tuple[object, ...] = ()
 
     def compose(self) -> ComposeResult:
-        yield LabTable(id="sizes", classes="pane")
+        yield Sizes(id="sizes", classes="pane")
         yield Static(id="refusal", markup=False)
         yield SizePlot(id="plot", classes="pane")
 

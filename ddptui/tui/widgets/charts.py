@@ -208,12 +208,6 @@ class TimeBars(Canvas, can_focus=True):
         self._bars = differences(results) if self.shows_differences else times(results)
         self.redraw()
 
-    def turn(self) -> None:
-        """Switch between whole times and differences to the baseline."""
-        self.shows_differences = not self.shows_differences
-        if self._results:
-            self.show(self._results, self._chosen)
-
     @property
     def wanted_lines(self) -> int:
         """The lines that all trials, the legend and the difference in words take; 0: no trial has a time."""
@@ -225,8 +219,8 @@ class TimeBars(Canvas, can_focus=True):
             why = f"no differences: {why_none(self._results) or ONLY_BASE}" if self._results else "no trial yet"
             return [[(line, "muted")] for line in paragraph(why, width)]
         at = next((at for at, bar in enumerate(self._bars) if bar.name == self._chosen), 0)
-        told = paragraph(self._bars[at].more, max(1, width - 2))[:MOST_WORDS] if self.shows_differences else []
-        room = max(1, height - 1 - len(told))
+        words = paragraph(self._bars[at].more, max(1, width - 2))[:MOST_WORDS] if self.shows_differences else []
+        room = max(1, height - 1 - len(words))
         if more := max(0, len(self._bars) - room):
             room, more = max(1, room - 1), more + 1
         first = min(max(0, at - room // 2), max(0, len(self._bars) - room))
@@ -236,7 +230,7 @@ class TimeBars(Canvas, can_focus=True):
         key = [entry for entry in key if entry[0][1] in drawn] + [[(f"{BASELINE} baseline", "muted")]]
         if more and height > 2:
             lines.append([(f"and {count(more, 'trial')} more", "muted")])
-        return [*lines, [("  ", ""), *wrap(key, width - 2, 1)[0]], *([(f"  {line}", "")] for line in told)]
+        return [*lines, [("  ", ""), *wrap(key, width - 2, 1)[0]], *([(f"  {line}", "")] for line in words)]
 
     def _lines(self, width: int, first: int, last: int) -> list[Line]:
         """The lines of some trials, on the scale of all. Differences begin at a line: savings left of it, additions

@@ -104,12 +104,8 @@ class TitleBar(Widget):
     """Shows the current place on the left, and the progress or a running activity on the right."""
 
     DEFAULT_CSS = "TitleBar { dock: top; height: 1; padding: 0 1; background: $panel; color: $foreground; }"
-    shown: reactive[tuple[str, str]] = reactive(("ddptui", ""))
+    shown: reactive[tuple[str, str]] = reactive(("ddptui", ""))  # both sides: names are data, never markup
     activity: reactive[str] = reactive("")  # in place of the right side, if there is one
-
-    def show(self, where: str, how: str) -> None:
-        """Set both sides. Names of trials and presets are data, never markup."""
-        self.shown = where, how
 
     def render(self) -> Content:
         where, how = self.shown

@@ -335,6 +335,7 @@ def fitting(rows: Sequence[RankRow], width: int) -> list[Filled]:
 class RankTable(LabTable):
     """Shows a row per rank."""
 
+    what = "ranks"
     _lines: Mapping[str, str] = {}  # by rank
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

@@ -32,6 +32,8 @@ ARROWS = {False: " ▲", True: " ▼"}
 class Comparison(LabTable):
     """Compares trials, in all columns or in the chosen ones. `growing`: without trials that have not begun."""
 
+    what = "results"
+
     def __init__(self, *, growing: bool = False, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
         self._growing = growing
@@ -211,20 +213,15 @@ class ResultPanes(PaneGrid):
     def show(self, results: Results, preset: Preset, chosen: str | None) -> None:
         """Show a trial in all panes except the table, where it was chosen."""
         trial = next((trial for trial in results.trials if trial.name == chosen), None)
-        self.query_one(TimeBars).show(results, chosen)
+        bars = self.query_one(TimeBars)
+        bars.show(results, chosen)
+        self.titles["bars"] = f"{TITLES['bars']}{', against the baseline' * bars.shows_differences}"
         self.query_one(Verdict).show(results, preset, chosen)
         self.titles["verdict"] = ": ".join(filter(None, [TITLES["verdict"], in_short(trial)]))
         self.query_one(WhoWaits).show(trial)
         self.query_one(RankDetail).show(trial)
         self.query_one(WherePane).show(trial, results)
         self.content = [name for name in TITLES if self._wanted(name)]
-        self.make_room()
-
-    def turn(self) -> None:
-        """Switch between whole times and differences to the baseline."""
-        bars = self.query_one(TimeBars)
-        bars.turn()
-        self.titles["bars"] = f"{TITLES['bars']}{', against the baseline' * bars.shows_differences}"
         self.make_room()
 
     def lay_out(self, shown: Sequence[str]) -> str:

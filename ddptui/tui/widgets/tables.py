@@ -48,6 +48,7 @@ class LabTable(DataTable[Text], Fitted):
         Binding("end", "scroll_bottom", "Last row", show=False),
     ]
 
+    what = "rows"  # what has a row each
     explained: Sequence[tuple[str, str]] = ()  # the headers of the columns, each with its explanation
     _filled: tuple[list[Filled], list[str], dict[str, RowMark], Content] = ([], [], {}, Content())
     _layout: tuple[object, ...] = ()  # the rows and columns of the table, without the texts of its cells
@@ -96,7 +97,7 @@ class LabTable(DataTable[Text], Fitted):
         filled = ([*columns], [*names], {**marks}, said)
         if filled != self._filled:
             self._filled = filled
-            self.explained = [(column.header, column.about) for column in columns]
+            self.explained = [(column.header, column.about) for column in columns if column.about]
             self.fit()
 
     def lay_out(self, width: int) -> None:
@@ -211,6 +212,8 @@ class RunTable(LabTable):
 
 class RankDetail(LabTable):
     """Shows a row for each rank of a trial's last repeat."""
+
+    what = "ranks"
 
     def show(self, trial: TrialResult | None) -> None:
         """Show the ranks of the trial's last repeat."""

@@ -71,7 +71,7 @@ def test_bad_arguments_are_refused_in_one_line(arguments: tuple[str, ...], fragm
 @pytest.mark.parametrize(
     ("arguments", "fragment"),
     [
-        (("--preset", "quickstart", "--repeats", "0"), "'--repeats': expected a whole number from 1 to 1000, got 0"),
+        (("--preset", "quickstart", "--repeats", "0"), "'--repeats': 0 is not in the range 1<=x<=1000"),
         (("--no-such-option",), "No such option"),
         (("show",), "Missing argument"),
         (("show", "last", "--format", "xml"), "--format"),
