@@ -156,9 +156,10 @@ class ReplicaDelays(Delays):
     """The delays of all replicas, for the common loop. Each replica is delayed in its own thread, and the loop
     never."""
 
+    _states: Sequence[ReplicaState] = ()
+
     def __init__(self, states: Sequence[ReplicaState]) -> None:
-        self._states: Sequence[ReplicaState] = ()  # a new object has no delays; the replicas keep theirs
-        super().__init__()
+        super().__init__()  # without delays; the replicas keep theirs
         self._states = states
 
     @property
@@ -166,6 +167,7 @@ class ReplicaDelays(Delays):
         return any(state.delays.asleep for state in self._states)
 
     def set(self, bottlenecks: tuple[Bottleneck, ...]) -> None:
+        super().set(())
         for state in self._states:
             state.delays.set(bottlenecks)
 

@@ -71,6 +71,8 @@ def test_a_delayed_replica_is_late_alone() -> None:
     delays = ReplicaDelays(seen)
     delays.begin(0)
     network(torch.randn(8, 6, dtype=torch.float64))
+    delays.at("backward")  # by the loop, which is never delayed
+    assert not delays.before_collective()
     delays.end()
     assert [replica.delays.fired for replica in seen] == [0, 1]
     fetched, computed, _ = seen[1].step.moments
