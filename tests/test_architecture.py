@@ -14,7 +14,7 @@ BUDGETS = {
     "text": 454,
     "config": 1462,
     "wire": 551,
-    "host": 1008,
+    "host": 1011,
     "analysis": 2947,
     "findings": 2509,
     "diagnosis": 1189,
@@ -28,7 +28,7 @@ BUDGETS = {
     "page": 518,
     "tui": 3695,
     "cli": 809,
-    "workers": 6998,
+    "workers": 6999,
     "templates": 653,
 }
 MOST_PICTURES, MOST_PICTURE_BYTES = 24, 2_000_000

@@ -76,7 +76,7 @@ def ask(*, with_links: bool = False) -> Driver | None:
     try:
         handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
         cuda = answer(nvml, "nvmlSystemGetCudaDriverVersion_v2")  # 13020 means 13.2
-        version = answer(nvml, "nvmlSystemGetDriverVersion") or "?"
+        version = text(answer(nvml, "nvmlSystemGetDriverVersion") or "?")
         newest = None if cuda is None else (cuda // 1000, cuda % 1000 // 10)
         links = connections(nvml, handles) if with_links else ()
         return Driver(version, newest, tuple(_gpu(nvml, handle) for handle in handles), links)
@@ -95,9 +95,16 @@ def answer(nvml: Any, function: str, *arguments: Any) -> Any:
 
 
 def is_held_back(nvml: Any, handle: Any) -> bool | None:
-    """Whether heat or the power limit lowers a GPU's clock; None: NVML does not report it."""
-    reasons = answer(nvml, "nvmlDeviceGetCurrentClocksEventReasons", handle)
+    """Whether heat or the power limit lowers a GPU's clock; None: NVML does not report it. Older drivers have the
+    function under the second name."""
+    names = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
+    reasons = next((reasons for name in names if (reasons := answer(nvml, name, handle)) is not None), None)
     return None if reasons is None else bool(reasons & HELD_BACK)
+
+
+def text(answered: str | bytes) -> str:
+    """A name that NVML returned, as text: some releases of the library return bytes."""
+    return answered.decode("utf-8", "replace") if isinstance(answered, bytes) else answered
 
 
 def _gpu(nvml: Any, handle: Any) -> HostGpu:
@@ -107,8 +114,8 @@ def _gpu(nvml: Any, handle: Any) -> HostGpu:
     limit = answer(nvml, "nvmlDeviceGetEnforcedPowerLimit", handle)
     default_limit = answer(nvml, "nvmlDeviceGetPowerManagementDefaultLimit", handle)
     return HostGpu(
-        name=nvml.nvmlDeviceGetName(handle),
-        uuid=nvml.nvmlDeviceGetUUID(handle),
+        name=text(nvml.nvmlDeviceGetName(handle)),
+        uuid=text(nvml.nvmlDeviceGetUUID(handle)),
         total_bytes=memory and memory.total,
         used_bytes=memory and memory.used,
         busy_percent=rates and rates.gpu,

@@ -60,6 +60,7 @@ ANSWERS: dict[str, Callable[..., object]] = {
     "DeviceGetPowerManagementDefaultLimit": lambda _: 350_000,
     "DeviceGetMaxClockInfo": lambda _, kind: 1980 if kind == FakeNvml.NVML_CLOCK_SM else 2619,
     "DeviceGetCurrentClocksEventReasons": lambda index: 0x4 | 0x8 | 0x40 if index else 0x1,
+    "DeviceGetCurrentClocksThrottleReasons": lambda _: 0x20,  # as older drivers call it
     "SystemGetDriverVersion": lambda: "550.54",
     "SystemGetCudaDriverVersion_v2": lambda: 12040,
 }
@@ -84,7 +85,7 @@ class FakeNvml(ModuleType):
         self._silent = silent
         self._answers = ANSWERS | {
             "Init": lambda: self._opened(1), "Shutdown": lambda: self._opened(-1), "DeviceGetCount": lambda: number,
-            "DeviceGetHandleByIndex": lambda index: index, "DeviceGetName": lambda _: "NVIDIA H100",
+            "DeviceGetHandleByIndex": lambda index: index, "DeviceGetName": lambda _: b"NVIDIA H100",
             "DeviceGetUUID": lambda index: UUIDS[index], P2P: status, TOPOLOGY: lambda *_: 50,
         }  # fmt: skip
 
@@ -116,6 +117,7 @@ LITTLE = (HostGpu("NVIDIA H100", UUIDS[0]), HostGpu("NVIDIA H100", UUIDS[1]))
     ("silent", "driver"),
     [
         ((), Driver("550.54", (12, 4), (WHOLE, OTHER))),
+        ((REASONS,), Driver("550.54", (12, 4), (WHOLE._replace(is_held_back=True), OTHER))),  # older drivers
         (ANSWERS, Driver("?", None, LITTLE)),
         (("Init",), None),
         (("DeviceGetCount",), None),
