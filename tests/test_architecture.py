@@ -20,7 +20,7 @@ BUDGETS = {
     "diagnosis": 1189,
     "live": 787,
     "report": 1743,
-    "store": 810,
+    "store": 812,
     "engines": 2315,
     "run": 1205,
     "doctor": 442,

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -66,6 +67,7 @@ REFRESHES_PER_S = 4.0
 REFRESHES_PER_S_OVER_SSH = 2.0  # lower, because every screen is sent over the network
 FILE, DEFAULT, TYPED = "file", "default", "command line"  # where a setting comes from
 NONE = "none"
+HEADING = re.compile(r"(?:#[^\n]*\n)+[ \t]*\r?\n")  # a comment at the top of the file and the blank line after it
 
 
 def path() -> Path:
@@ -109,10 +111,11 @@ def _with_theme(text: str, theme: str) -> str:
     import tomlkit  # imported late: few sessions change the theme
 
     document = tomlkit.parse(text)
-    if "theme" not in document:
-        return f'theme = "{theme}"\n{text}'
-    document["theme"] = theme
-    return tomlkit.dumps(document)
+    if "theme" in document:
+        document["theme"] = theme
+        return tomlkit.dumps(document)
+    place = heading.end() if (heading := HEADING.match(text)) else 0
+    return f'{text[:place]}theme = "{theme}"\n{text[place:]}'
 
 
 class SettingValue(NamedTuple):

@@ -77,6 +77,7 @@ def test_what_lies_in_its_place_and_is_no_file_is_refused(file: Path) -> None:
     [
         ("", 'theme = "nord"\n'),
         ('theme = "dracula"  # mine\r\nrefresh = 2\r\n', 'theme = "nord"  # mine\r\nrefresh = 2\r\n'),
+        ("# mine\n\nrefresh = 2", '# mine\n\ntheme = "nord"\nrefresh = 2'),
         ("# the rate\nrefresh = 2  # slow\n", 'theme = "nord"\n# the rate\nrefresh = 2  # slow\n'),
         ('# of keys\n[keys]\nplay = "a"', 'theme = "nord"\n# of keys\n[keys]\nplay = "a"'),
     ],
