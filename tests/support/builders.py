@@ -248,7 +248,7 @@ def one_of_each() -> list[Message]:
     late = Bottleneck(at="forward", ranks=(1,), sleep_ms=5)
     waits = Position(step=3, passed=("data", "forward"), calls=2, number=1, kind="reduce", root=0, group=(0, 1))
     seen: list[Message] = [heartbeat(), msgspec.structs.replace(heartbeat(), position=waits), pause(), load(), tied()]
-    watched = msgspec.structs.replace(waits, batch=3, batches=9, phase="forward", seq=7, bytes=400)
+    watched = msgspec.structs.replace(waits, batch=3, batches=9, phase="forward", seq=7, bytes=400, between=1)
     seen += [msgspec.structs.replace(heartbeat(), position=watched, stack=SAVING, loaders=(LoaderWorker(5.0, "disk"),))]
     seen += [Line(rank=0, number=7, stack=SAVING), Stood(rank=0, at_ns=4_000 * MS, asked=1, stack=SAVING)]
     seen += [msgspec.structs.replace(failed(), position=watched, stack=SAVING, workers=((77, -9),), grown_bytes=-5)]
