@@ -21,14 +21,14 @@ BUDGETS = {
     "live": 787,
     "report": 1743,
     "store": 812,
-    "engines": 2315,
+    "engines": 2322,
     "run": 1205,
     "doctor": 442,
     "projection": 491,
     "page": 518,
     "tui": 3695,
     "cli": 809,
-    "workers": 6999,
+    "workers": 7007,
     "templates": 653,
 }
 MOST_PICTURES, MOST_PICTURE_BYTES = 24, 2_000_000

@@ -1,6 +1,5 @@
 """Checks before a run starts: this machine has what its trials need, torch and data are installed. Preflight and
-the doctor make them.
-"""
+the doctor make them."""
 
 import os
 import re

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from pathlib import Path
 from socket import AF_INET, SOCK_STREAM, SOL_SOCKET, create_server, fromfd
 
 import msgspec
@@ -30,8 +31,8 @@ DROP_ALL = struct.pack("HBBI", 0x06, 0, 0, 0)  # classic BPF, one instruction: k
 
 
 class ConsoleSocket:
-    """A ROUTER socket of the console. On the network it is encrypted, peers need `keys`, and it can stop accepting
-    connections. A Unix socket is in a folder that only this user can enter."""
+    """A ROUTER socket of the console that can stop accepting connections. On the network it is encrypted, and peers
+    need `keys`."""
 
     def __init__(self, at: tuple[str, int] | str, options: Mapping[zmq.SocketOption, int]) -> None:
         """at: an address of this host and the first port to try, or the endpoint of a Unix socket. Raises OSError."""
@@ -121,13 +122,14 @@ class ConsoleSocket:
                 return False
 
     def update_gate(self) -> None:
-        """Stops or resumes accepting connections from the network: they are accepted only while half of this process's
-        file descriptors are free. Fast unless a peer has connected."""
+        """Stops or resumes accepting connections: they are accepted only while half of this process's file descriptors
+        are free. Fast unless a peer has connected."""
         if not self._has_new_connection() and not self._is_shut:
             return
         crowded = len(os.listdir("/dev/fd")) > self._most
         if crowded != self._is_shut:
-            self._shut_port(crowded)
+            shut = self._shut_port if self.keys else self._shut_file
+            shut(crowded)
         self._is_shut = crowded
 
     def _has_new_connection(self) -> bool:
@@ -137,13 +139,21 @@ class ConsoleSocket:
             connected = True
         return connected
 
+    def _shut_file(self, is_shut: bool) -> None:
+        """Closes or reopens a Unix socket for new connections by renaming its file. Open connections stay."""
+        path = Path(self.endpoint.removeprefix("ipc://"))
+        hidden = path.with_name("shut")
+        source, target = (path, hidden) if is_shut else (hidden, path)
+        with suppress(FileNotFoundError):  # the keeper has removed the folder: the launch is over
+            source.rename(target)
+
     def _shut_port(self, is_shut: bool) -> None:
         """Closes or reopens a port for new connections by a filter that makes the kernel drop all packets to the
         listening socket. Open connections stay; libzmq's unbind would close them, too."""
-        if self.keys is None or sys.platform != "linux":  # a Unix socket, or a system on which the port stays open
-            return
         listener = self._socket.getsockopt(zmq.USE_FD)
         assert isinstance(listener, int)
+        if sys.platform != "linux":  # on other systems the port stays open
+            return
         instructions = ctypes.create_string_buffer(DROP_ALL, len(DROP_ALL))
         program = struct.pack("HP", 1, ctypes.addressof(instructions))  # struct sock_fprog
         option, value = (SO_ATTACH_FILTER, program) if is_shut else (SO_DETACH_FILTER, bytes(4))

@@ -2,8 +2,9 @@
 
 import contextlib
 import copy
-import io
 import os
+import sys
+import threading
 import warnings
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -83,11 +84,26 @@ def unnoticed() -> Iterator[None]:
     gpus = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
     with (
         warnings.catch_warnings(),
-        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stdout(OfOtherThreads(sys.stdout)),
         torch.random.fork_rng(devices=gpus),
     ):
         warnings.simplefilter("ignore")
         yield
+
+
+class OfOtherThreads:
+    """A stream that drops what the thread writes that made this object. Other threads still write: the reporter's
+    thread may print why it ends the rank."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._silent = threading.get_ident()
+
+    def write(self, text: str) -> int:
+        return len(text) if threading.get_ident() == self._silent else self._stream.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 def convolution_backward(

@@ -1,6 +1,8 @@
 """What is no rank of the launch, or is one and speaks nonsense: counted, never fatal, and never in the record."""
 
+import os
 import random
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -120,6 +122,41 @@ def test_a_flood_of_hostile_frames_is_counted_and_the_ranks_are_heard(hub: RankS
         own_words = [message for message in heard if message.rank == rank]
         assert own_words == [hello(rank, token=hub.token), *(step(rank, number) for number in range(FRAMES // 100))]
     assert psutil.Process().memory_info().rss - begin < MOST_GROWTH
+
+
+def knock(hub: RankServer) -> socket.socket:
+    stranger = socket.socket(socket.AF_UNIX)
+    try:
+        stranger.connect(hub.endpoint.removeprefix("ipc://"))
+    except OSError:
+        stranger.close()
+        raise
+    return stranger
+
+
+def knock_until_nobody_opens(hub: RankServer, strangers: ExitStack) -> None:
+    for _ in range(1000):
+        strangers.enter_context(knock(hub))
+        hub.receive(0)
+
+
+def test_before_files_run_out_the_door_is_shut_and_opens_again(hub: RankServer, connect: Connect) -> None:
+    """libzmq aborts the process when a connection comes that it has no file for."""
+    rank = connect()
+    rank.send(packed(hello(0, token=hub.token)))
+    assert hub.receive(SOON_MS) == [hello(0, token=hub.token)]
+    hub.socket._most = len(os.listdir("/dev/fd")) + 40
+    with ExitStack() as strangers:
+        with pytest.raises(FileNotFoundError):
+            knock_until_nobody_opens(hub, strangers)
+        rank.send(packed(step(0)))
+        assert hub.receive(SOON_MS) == [step(0)]
+    late = connect()
+    late.send(packed(hello(1, token=hub.token)))
+    heard: list[RankMessage] = []
+    while not heard:
+        heard = hub.receive(100)
+    assert heard == [hello(1, token=hub.token)]
 
 
 def test_who_never_reads_does_not_hold_up_the_console(hub: RankServer, connect: Connect) -> None:
