@@ -8,13 +8,13 @@ OLDER_TORCH := torch==2.11.0 torchvision==0.26.0
 ON_OLDER := tests/ranks tests/numerics tests/unit/doctor tests/real/harmless $(addprefix tests/real/test_,modes.py runs.py watch.py watch_hidden.py watch_marks.py watch_on_a_gpu.py one_watcher.py)
 ON_OLDER_QUIET := tests/quiet/test_culprits.py tests/quiet/test_launched_once.py
 
-.PHONY: demo test test-all mutants test-older on-older test-gpu carried lint bench soak clean
+.PHONY: demo test collected test-all mutants test-older on-older test-gpu carried lint bench soak clean
 
 demo: .venv/installed
 	$(BIN)/ddptui run quickstart
 
 # Bytecode is kept, whatever the environment says: else each console, and each worker of pytest, compiles for seconds.
-test test-all mutants test-older on-older test-gpu bench soak: export PYTHONDONTWRITEBYTECODE =
+test collected test-all mutants test-older on-older test-gpu bench soak: export PYTHONDONTWRITEBYTECODE =
 
 # What measures, or looks at the whole machine, runs alone. Of all else four files run at a time, on two cores, too: their
 # tests wait for processes and for the clock. A worker that crashes ends the run, with its test's name: xdist, which hands
@@ -23,9 +23,14 @@ FOUR := -n 4 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 QUIET := tests/quiet tests/gpu
 BESIDE := $(BIN)/python -m pytest $(FOUR) $(addprefix --ignore=,$(QUIET))
 
-test: lint
+test: .venv/installed
+	$(MAKE) --no-print-directory -j 2 lint collected
 	$(BESIDE) -m "not rare"
 	$(BIN)/python -m pytest -m "not rare" $(QUIET)
+
+# Writes the tests' bytecode, on the core that lint leaves idle: the four would each do so, at the same time.
+collected: .venv/installed
+	@$(BIN)/python -m pytest --collect-only -q >/dev/null || true # the four say what is wrong
 
 # With those that take long and seldom break: before an issue is called done.
 test-all: test

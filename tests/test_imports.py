@@ -46,6 +46,7 @@ def output_of(code: str) -> list[str]:
         ("ddptui.cli.inspect, ddptui.run.listing, ddptui.tui.screens.export", ("jinja2", "markdown_it", "ddptui.page")),
         ("ddptui.run.listing", ("zmq", "psutil", "ddptui.engines.rank_server")),
         ("workers.relay.rank", ("torch",)),
+        ("workers.train", ("torchvision",)),
     ],
 )
 def test_what_is_not_needed_yet_is_not_imported(modules: str, later: tuple[str, ...]) -> None:

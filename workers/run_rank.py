@@ -15,7 +15,7 @@ def run_rank(trial: Trial, rank: int, local_ranks: range, rendezvous: Rendezvous
     forked.call_at_exit_functions()
     with rank_process(trial, rank, local_ranks, has_parent=has_parent) as me:
         join_group(me, rendezvous)
-        # Imported here because the launchers also import this file, and start sooner without torchvision.
+        # Imported here because the launchers also import this file, and start sooner without the model.
         if trial.primitives is None:
             from workers.aggregate import strategy_of
             from workers.train import train

@@ -4,15 +4,17 @@ import asyncio
 import inspect
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from pathlib import Path
+from time import monotonic
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pytest
 
 TURNS, MOMENT_S, MOMENTS = 5, 0.001, 20
-ROUND_S = 2.0
-MOST_ROUNDS = 50  # a message goes from widget to widget in each; what is closing keeps its own
+PATIENCE = 20  # turns of the event loop, after which what is waited for may need time rather than a turn
+LONGEST_S = 30.0  # what is closing keeps its messages
 
 for name in ("NO_COLOR", "TEXTUAL_THEME", "COLORFGBG"):
     os.environ.pop(name, None)  # before textual is imported
@@ -47,39 +49,43 @@ def toasts_stay(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def a_pause_lasts_until_no_message_waits() -> Iterator[None]:
     """Textual's own ends once this process takes little processor time for 20 ms, twice for each key: too early beside
-    other programs, when a message has reached only some of the widgets that it goes through, and else too late."""
+    other programs, when a message has reached only some of the widgets that it goes through, and else too late. It also
+    sends a message to each widget, and waits for all: half of what a test of a large screen takes."""
     from textual import app, pilot
     from textual.message_pump import MessagePump
-    from textual.pilot import Pilot, WaitForScreenTimeout
+    from textual.pilot import Pilot
 
-    wait, press, dispatch = Pilot._wait_for_screen, Pilot.press, MessagePump._dispatch_message
+    press, dispatch, flush = Pilot.press, MessagePump._dispatch_message, MessagePump._flush_next_callbacks
     under_way: set[object] = set()  # messages that a widget works at, and may send on
 
-    async def noted(pump: MessagePump, message: Any) -> None:
-        under_way.add(this := object())
+    async def noted(work: Awaitable[None]) -> None:
+        under_way.add(work)
         try:
-            await dispatch(pump, message)
+            await work
         finally:
-            under_way.discard(this)
+            under_way.discard(work)
 
-    async def wait_for_all(pilot: Pilot[Any], timeout: float = 30.0) -> bool:
-        for _ in range(MOST_ROUNDS):
-            try:
-                if not await wait(pilot, ROUND_S):
-                    return False
-            except WaitForScreenTimeout:  # a widget that was leaving took along what it was asked
-                continue
-            app = pilot.app
-            screen = app.screen_stack[-1] if app.screen_stack else None
-            if screen is None or not (
-                app._resize_event
-                or screen._layout_required
-                or screen._callbacks
-                or under_way
-                or any(widget.message_queue_size for widget in (app, *app._registry) if widget.is_running)
-            ):
-                return True
-            screen._on_timer_update()
+    def is_waited_for(console: Any) -> bool:
+        screen = console.screen_stack[-1]
+        pumps = [pump for pump in (console, *console._registry) if pump.is_running]
+        return bool(
+            under_way
+            or any(pump.message_queue_size or pump._next_callbacks for pump in pumps)
+            or console._resize_event
+            or screen._layout_required
+            or screen._callbacks
+        )
+
+    async def wait_for_all(pilot: Pilot[Any], timeout: float = LONGEST_S) -> bool:
+        console, until, turns, quiet = pilot.app, monotonic() + timeout, 0, 0
+        while quiet < TURNS and monotonic() < until:
+            turns += 1
+            await asyncio.sleep(0 if turns % PATIENCE else MOMENT_S)
+            if console._exception is not None or not console.screen_stack:
+                return False
+            quiet = 0 if is_waited_for(console) else quiet + 1
+            if not quiet and not under_way:
+                console.screen_stack[-1]._on_timer_update()
         return True
 
     async def press_each(pilot: Pilot[Any], *keys: str) -> None:
@@ -89,7 +95,8 @@ def a_pause_lasts_until_no_message_waits() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Pilot, "_wait_for_screen", wait_for_all)
         patch.setattr(Pilot, "press", press_each)
-        patch.setattr(MessagePump, "_dispatch_message", noted)
+        patch.setattr(MessagePump, "_dispatch_message", lambda pump, message: noted(dispatch(pump, message)))
+        patch.setattr(MessagePump, "_flush_next_callbacks", lambda pump: noted(flush(pump)))
         patch.setattr(app, "wait_for_idle", wait_for_threads)
         patch.setattr(pilot, "wait_for_idle", wait_for_threads)
         yield
@@ -125,14 +132,21 @@ def style_sheets_are_parsed_once() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def parts_of_the_screen_are_drawn_when_they_are_read() -> Iterator[None]:
-    """Without a terminal, Textual draws each change and throws it away: a fifth of what a test takes. The whole screen
-    is still drawn whenever it has a new size."""
+def a_screen_is_drawn_when_it_is_read() -> Iterator[None]:
+    """Without a terminal, Textual draws each change and throws it away: two fifths of what a test takes. A screen is
+    still drawn once at each size that it has."""
     from textual._compositor import Compositor
 
-    def forget(compositor: Compositor) -> None:
+    render = Compositor.render_update
+    drawn: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # by compositor, its size then
+
+    def render_new(compositor: Any, full: bool = False, screen_stack: Any = None, simplify: bool = False) -> Any:
+        if full or drawn.get(compositor) != compositor.size:
+            drawn[compositor] = compositor.size
+            return render(compositor, True, screen_stack, simplify)
         compositor._dirty_regions.clear()
+        return None
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Compositor, "render_partial_update", forget)
+        patch.setattr(Compositor, "render_update", render_new)
         yield

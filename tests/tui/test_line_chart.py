@@ -2,14 +2,17 @@
 
 from collections.abc import Sequence
 from math import inf, nan
+from typing import Any
 
 import pytest
 from textual.app import App
+from textual.pilot import Pilot
 from textual.theme import BUILTIN_THEMES
 
 from ddptui.text.drawing import SERIES, Line, series_kind
 from ddptui.tui.widgets.charts import Canvas, LineChart, Series
 from tests.tui.drawn import SIZES, Alone, kinds_of, text_of
+from tests.tui.opened import seen
 
 
 def chart(*series: Series) -> LineChart:
@@ -119,17 +122,21 @@ def strips_of(app: Alone) -> list[str]:
     return [app.canvas.render_line(y).text for y in range(app.canvas.size.height)]
 
 
+async def times_drawn(pilot: Pilot[Any], canvas: Picture) -> int:
+    """After the screen was read, which draws all that is new on it."""
+    await pilot.pause()
+    seen(pilot.app)
+    return canvas.drawn
+
+
 async def test_it_is_drawn_once_until_something_changes() -> None:
     canvas = Picture()
-    app = Alone(canvas)
-    async with app.run_test(size=(10, 3)) as pilot:
-        before = canvas.drawn
+    async with Alone(canvas).run_test(size=(10, 3)) as pilot:
+        before = await times_drawn(pilot, canvas)
         canvas.refresh()
-        await pilot.pause()
-        assert canvas.drawn == before
+        assert await times_drawn(pilot, canvas) == before
         canvas.redraw()
-        await pilot.pause()
-        assert canvas.drawn == before + 1
+        assert await times_drawn(pilot, canvas) == before + 1
 
 
 async def test_what_is_not_seen_is_not_drawn_until_it_is() -> None:
@@ -138,11 +145,9 @@ async def test_what_is_not_seen_is_not_drawn_until_it_is() -> None:
     async with Alone(canvas).run_test(size=(10, 3)) as pilot:
         for _ in range(3):
             canvas.redraw()
-            await pilot.pause()
-        assert canvas.drawn == 0
+            assert await times_drawn(pilot, canvas) == 0
         canvas.display = True
-        await pilot.pause()
-        assert canvas.drawn == 1
+        assert await times_drawn(pilot, canvas) == 1
 
 
 def colours_of(app: App[None], canvas: Canvas) -> tuple[object, object]:

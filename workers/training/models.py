@@ -7,7 +7,6 @@ from itertools import pairwise
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torchvision import models as torchvision_models
 
 from ddptui.config.trial import SHAPES, Trial, in_short, is_own, parsed
 from workers.own_code import load_own
@@ -85,7 +84,9 @@ def make_model(trial: Trial, shape: tuple[int, ...], classes: int) -> nn.Module:
         case name if is_own(name):
             return own_model(name, classes)
         case name:
-            model: nn.Module = torchvision_models.get_model(name, weights=None, num_classes=classes)
+            from torchvision.models import get_model  # here: ranks with another model start sooner without it
+
+            model: nn.Module = get_model(name, weights=None, num_classes=classes)
             return model
 
 

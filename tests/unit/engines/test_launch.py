@@ -92,7 +92,7 @@ def test_what_a_command_says_makes_the_trial_again(mode: LaunchMode) -> None:
 def test_ranks_share_the_cores(
     values: dict[str, Any], cores: int, threads: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in (*WAITING, *HEAP, TUNABLES):
+    for name in (*WAITING, *HEAP, TUNABLES, "PYTHONPATH"):
         monkeypatch.delenv(name, raising=False)
     assert launch.rank_environment(make_trial(values), cores) == {
         "PYTHONPATH": str(lab_root()),
