@@ -1,5 +1,6 @@
 """The checks of `make test-gpu` on real ranks on the CPU, shortened: what does not concern GPUs comes out as expected,
-so what runs presets and what judges them fit together; what a CPU cannot give is missed."""
+so what runs presets and what judges them fit together; what a CPU cannot give is missed. Of the product, other tests
+show the same."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,14 +17,13 @@ from tests.support.gpu_checks import missed, on_the_cpu
 
 ENOUGH = 5.0  # minutes
 FEW = ("ddp", "flat", "reduce_broadcast")  # strategies
-RARE = pytest.mark.rare
+pytestmark = pytest.mark.rare
 
 
 def on_cpu(folder: Path, plan: Plan, trials: tuple[str, ...] = (), **changes: object) -> Recorded:
     return run_plan(folder, on_the_cpu(plan, trials, **changes), ENOUGH)
 
 
-@RARE
 def test_the_quickstart(tmp_path: Path) -> None:
     recorded = on_cpu(tmp_path, plans.QUICKSTART, pin_memory=False, epochs=20, width=64)
     on_cpu_only, backend, clocks = missed(test_one_gpu.test_gpu_quickstart, lambda _: recorded)
@@ -33,9 +33,7 @@ def test_the_quickstart(tmp_path: Path) -> None:
     assert "one-process: no TFLOP/s" in missed(test_one_gpu.test_figures, recorded)[0]
 
 
-@pytest.mark.parametrize(
-    "plan", [plans.STRATEGIES, pytest.param(plans.STRATEGIES_SHARED, marks=RARE)], ids=["alone", "two"]
-)
+@pytest.mark.parametrize("plan", [plans.STRATEGIES, plans.STRATEGIES_SHARED], ids=["alone", "two"])
 def test_strategies(plan: Plan, tmp_path: Path) -> None:
     recorded = on_cpu(tmp_path, plan, trials=FEW, epochs=2)
     [on_cpu_only] = missed(test_one_gpu.test_strategies_shared, lambda _: recorded)
@@ -43,13 +41,11 @@ def test_strategies(plan: Plan, tmp_path: Path) -> None:
     assert missed(test_one_gpu.test_strategies, lambda _: recorded)[1].startswith("ddp over gloo")
 
 
-@RARE
 def test_primitives(tmp_path: Path) -> None:
     recorded = on_cpu(tmp_path, plans.PRIMITIVES_SHARED, max_bytes=65536, iterations=5, cell_s=0.1)
     assert missed(test_one_gpu.test_primitives_shared, lambda _: recorded) == []
 
 
-@RARE
 def test_faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def run(plan: Plan, minutes: float) -> Recorded:
         return on_cpu(tmp_path, plan, trials=("sound", "kill", "hang"), stall_s=minutes)
@@ -84,14 +80,14 @@ def watch_on_the_cpu(folder: Path) -> Watch:
     ("check", "more"),
     [
         (test_watch.test_watched_sleep, ()),
-        pytest.param(test_watch.test_watched_pair, (), marks=RARE),
-        pytest.param(test_watch.test_watched_pace, (), marks=RARE),
-        pytest.param(test_watch.test_watched_buckets, ("gloo",), marks=RARE),
-        pytest.param(test_watch.test_watched_captures, (), marks=RARE),
-        pytest.param(test_watch.test_watched_compiled, (), marks=RARE),
-        pytest.param(test_watch.test_watched_spread, (), marks=RARE),
-        pytest.param(test_watch.test_watched_overwritten, (), marks=RARE),
-        pytest.param(test_watch.test_watched_sharded, (), marks=RARE),
+        (test_watch.test_watched_pair, ()),
+        (test_watch.test_watched_pace, ()),
+        (test_watch.test_watched_buckets, ("gloo",)),
+        (test_watch.test_watched_captures, ()),
+        (test_watch.test_watched_compiled, ()),
+        (test_watch.test_watched_spread, ()),
+        (test_watch.test_watched_overwritten, ()),
+        (test_watch.test_watched_sharded, ()),
     ],
 )
 def test_a_training_is_watched(check: Callable[..., None], more: tuple[str, ...], tmp_path: Path) -> None:
@@ -100,6 +96,5 @@ def test_a_training_is_watched(check: Callable[..., None], more: tuple[str, ...]
     assert not [text for text in found if text.endswith("reported") or "wrong" in text]
 
 
-@RARE
 def test_what_is_watched_is_unharmed(tmp_path: Path) -> None:
     assert missed(test_watch.test_watched_unharmed, watch_on_the_cpu(tmp_path)) == []

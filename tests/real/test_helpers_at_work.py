@@ -6,6 +6,7 @@ import pytest
 
 from tests.support.runner import QUICK, run_json, write_preset
 
+pytestmark = pytest.mark.rare  # test_stall.py shows what is judged by
 STALL_S = 4
 STEP = 4
 WORKS_S = STALL_S + 2  # on the clock: it needs no core of its own to be seen

@@ -70,6 +70,7 @@ def test_the_late_rank_and_its_phase_are_named(late: Callable[[str, str], Path],
     assert repeat["steps"] == 29  # 1024 samples, 2 ranks, batches of 16, without the warm-up
     assert len(repeat["ranks"]) == 2
     assert [repeat["phases_ms"]["aggregate"] > 0, repeat["in_sync"]["parameters"]] == [way == "by_hand", None]
+    assert "wrong" not in {light["state"] for light in repeat["checks"]}
     assert (buckets(runs), {step["epoch"] for step in steps_of(runs)}) == ({0} if way == "ddp" else {None}, {0})
 
 
@@ -357,6 +358,7 @@ def test_the_training_goes_on_when_the_console_does_not(tmp_path: Path, number: 
         console.kill()
 
 
+@RARE  # test_one_watcher.py: a console may attach
 def test_a_training_that_goes_on_can_be_watched_again(tmp_path: Path) -> None:
     training = script("plain", "ddp", "forward", "late_ms=40", "epochs=400")
     command = arguments("watch", "--no-ui", "--", *TORCHRUN, *training)

@@ -15,7 +15,7 @@ from tests.support.watching import TRAININGS, only_trial, torchrun, watched
 
 RARE = pytest.mark.rare
 PROGRAMS = TRAININGS / "checks"
-OFTEN = ("no-division", "local-sgd")
+OFTEN = ("no-division",)  # test_watch.py: where nothing is wrong, none is red
 
 WRONG = {  # the lights that a mistake turns red, and what is said
     "group-of-one": (("in sync", "average"), "The 2 ranks do not average gradients: none of 77 steps called"),

@@ -277,7 +277,7 @@ CASES = {
         remedy="WORLD_SIZE|world_size|nproc",
     ),
 }
-OFTEN = ("uneven iterable", "other shapes", "port in use", "--local-rank")
+OFTEN = ("uneven iterable", "port in use", "--local-rank")
 
 
 def line_of(place: str) -> str:

@@ -119,7 +119,7 @@ ACTS = st.one_of(
 
 
 @pytest.mark.usefixtures("small")
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=50)
 @given(acts=st.lists(ACTS, max_size=20))
 @example(acts=[("seek", 10.0), ("drain", None), ("seek", -1.0), ("step", 1)])
 @example(acts=[("seek_share", 0.5), ("step", -1)])  # from a launch's beginning to the end of another
@@ -206,8 +206,8 @@ def test_kept_steps_have_the_waits_that_they_had(tmp_path: Path, monkeypatch: py
         kept, monitor = Recording(run, PRESET), RunMonitor()
         assert (kept.every > 1) is is_thinned
         of_step: dict[int, dict[int, int]] = {}
-        for message in kept.messages:
-            monitor.add([message])
+        for at in range(0, len(kept.messages), 20):
+            monitor.add(kept.messages[at : at + 20])
             monitor.look(0, at_once=True)
             of_step |= {each.number: {rank: own.wait_ns for rank, own in each.ranks.items()} for each in monitor.joined}
         waits.append(of_step)
