@@ -68,9 +68,9 @@ def run_headless(name: str, resume: str | None, options: dict[str, Any], setting
         with refusing(PresetError):
             if resume:
                 resumed = _resumption(resume, folder)
-                return headless.resume(resumed, as_json=as_json, usual=settings.columns, quiet_within_s=quiet_s)
+                return headless.resume(resumed, as_json=as_json, pinned=settings.columns, quiet_within_s=quiet_s)
             preset = load_preset(name, **changes_of(options))
-            return headless.run(preset, folder, as_json=as_json, usual=settings.columns, quiet_within_s=quiet_s)
+            return headless.run(preset, folder, as_json=as_json, pinned=settings.columns, quiet_within_s=quiet_s)
 
     return interruptible(work)
 

@@ -138,7 +138,7 @@ def _open(preset: "Preset", mode: "WatchMode", shared: dict[str, Any]) -> int:
         return start(folder, preset, settings=settings, terms=mode)
     from ddptui.run import headless as here
 
-    how: dict[str, Any] = {"as_json": shared["as_json"], "usual": settings.columns}
+    how: dict[str, Any] = {"as_json": shared["as_json"], "pinned": settings.columns}
     return interruptible(lambda: here.watch(preset, folder, mode, **how))
 
 

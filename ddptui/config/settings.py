@@ -25,7 +25,7 @@ THEMES = (
 class Key(NamedTuple):
     """The default key of an action, the same on all screens, and what the action does. Users can choose other keys."""
 
-    usual: str
+    default: str
     meaning: str
 
 
@@ -128,7 +128,7 @@ def parse(table: Mapping[str, Any]) -> Settings:
 
 def check_keys(chosen: Mapping[str, Sequence[object]]) -> None:
     """Check the keys that the user chose for each action. Raises TrialError."""
-    means: dict[str, str] = {key.usual: name for name, key in KEYS.items() if name not in chosen}
+    means: dict[str, str] = {key.default: name for name, key in KEYS.items() if name not in chosen}
     for name, keys in chosen.items():
         if name not in KEYS:
             raise TrialError(f"keys.{name}", f"no such action; {did_you_mean(name, KEYS, LISTED)}")

@@ -217,18 +217,18 @@ AT_LEAST = 2  # columns that are shown at any width: the trial and its time
 UNEQUAL_WORK = {"speedup": 97, "samples": 96}  # worth more than times if trials do different work in a step
 ALL_RIGHT = {"mean": 75}  # worth if all averages are right: that of the accuracy, which stands before it
 ASKED_FOR = 98  # worth of the columns that a preset names: only the trial and its time are worth more
-USUAL = 97  # worth of the columns in the user's settings
+PINNED = 97  # worth of the columns in the user's settings
 # Keys of the columns whose cells get a mark if the trial was disturbed; for COMPARED, also if the baseline was.
 ROUGH = ("train", "samples", "tflops", "mfu", "energy", "step", "epoch", "batch_time", "wait", "transfer")
 COMPARED = ("ratio", "speedup", *(column.key for column in COLUMNS if column.key.startswith("delta")))
 
 
-def columns_of(rows: Sequence[Row], asked_for: Iterable[str] = (), usual: Iterable[str] = ()) -> list[Filled]:
+def columns_of(rows: Sequence[Row], asked_for: Iterable[str] = (), pinned: Iterable[str] = ()) -> list[Filled]:
     """Every column with the cells of these trials. Narrow tables drop the columns of `asked_for` last (these are the
-    preset's), and those of `usual` just before (these are from the user's settings)."""
+    preset's), and those of `pinned` just before (these are from the user's settings)."""
     worth = UNEQUAL_WORK if len({row.trial.batch_size for row in rows}) > 1 else {}
     worth = worth | (ALL_RIGHT if {_average(row) for row in rows} <= {NOTHING, RIGHT} else {})
-    wanted = {**dict.fromkeys(usual, USUAL), **dict.fromkeys(asked_for, ASKED_FOR)}
+    wanted = {**dict.fromkeys(pinned, PINNED), **dict.fromkeys(asked_for, ASKED_FOR)}
     worth |= {key: value for key, value in wanted.items() if key not in ("trial", "train")}
     filled = [column._replace(worth=worth.get(column.key, column.worth)) for column in fill(COLUMNS, rows)]
     return [column._replace(cells=[*map(partial(_marked, column.key), rows, column.cells)]) for column in filled]

@@ -67,14 +67,14 @@ def text(
     width: int,
     *,
     color: bool = False,
-    usual: Sequence[str] = (),
+    pinned: Sequence[str] = (),
     source: Source = UNREAD,
     answers: Sequence[str] = (),
 ) -> str:
-    """The question, its answer, the tables and the notes. Tables are at most `width` columns wide. usual: keys of the
+    """The question, its answer, the tables and the notes. Tables are at most `width` columns wide. pinned: keys of the
     table's columns in the user's settings. source: reads lines of code. answers: to the questions of a lesson, which
     come last; empty: without them."""
-    blocks = [*_blocks(results, preset, source, width, usual), *lesson_blocks(asked(preset, results, answers))]
+    blocks = [*_blocks(results, preset, source, width, pinned), *lesson_blocks(asked(preset, results, answers))]
     return as_text(results, preset, blocks, width, color=color)
 
 
@@ -87,7 +87,7 @@ def markdown(results: Results, preset: Preset, source: Source = UNREAD, answers:
 
 
 def _blocks(
-    results: Results, preset: Preset, source: Source, width: int | None = None, usual: Sequence[str] = ()
+    results: Results, preset: Preset, source: Source, width: int | None = None, pinned: Sequence[str] = ()
 ) -> Iterator[Block]:
     """The blocks of the report. width: the terminal's; None: all columns are shown."""
     if preset.kind == "primitives":
@@ -95,7 +95,7 @@ def _blocks(
         return
     rows = rows_of(results, preset)
     styles = {place: STYLES[row.result.status] for place, row in enumerate(rows) if row.result.status in STYLES}
-    yield Table(columns_of(rows, preset.columns, usual), styles, AT_LEAST)
+    yield Table(columns_of(rows, preset.columns, pinned), styles, AT_LEAST)
     for heading, of_ranks in (rank_tables(results) | place_tables(results, source, width)).items():
         yield from (Heading(heading), of_ranks)
     if waited := matrices(results):

@@ -41,8 +41,8 @@ REDRAW_EVERY_S = 0.25  # slow enough for a terminal over SSH
 EXIT_CODES = {"ok": 0, "failed": 1, "interrupted": 130}
 
 
-def run(preset: Preset, runs: Path, *, as_json: bool, usual: Sequence[str] = (), quiet_within_s: float = 0.0) -> int:
-    """Run a preset and return the exit code. Finished launches are recorded and printed even after a failure. usual:
+def run(preset: Preset, runs: Path, *, as_json: bool, pinned: Sequence[str] = (), quiet_within_s: float = 0.0) -> int:
+    """Run a preset and return the exit code. Finished launches are recorded and printed even after a failure. pinned:
     see table.text. quiet_within_s: how long to wait for a quiet machine before the first launch. Raises PresetError for
     a trial that would never end."""
     _check_ends(preset)
@@ -50,10 +50,10 @@ def run(preset: Preset, runs: Path, *, as_json: bool, usual: Sequence[str] = (),
     run = Run.create(runs, preset, describe())
     narrator.print(f"{preset.localized_title}: {count(len(preset.trials), 'trial')}, {count(preset.repeats, 'repeat')}")
     with run.held():
-        return _launches(run, narrator, as_json=as_json, usual=usual, quiet_within_s=quiet_within_s)
+        return _launches(run, narrator, as_json=as_json, pinned=pinned, quiet_within_s=quiet_within_s)
 
 
-def resume(begun: Resumption, *, as_json: bool, usual: Sequence[str] = (), quiet_within_s: float = 0.0) -> int:
+def resume(begun: Resumption, *, as_json: bool, pinned: Sequence[str] = (), quiet_within_s: float = 0.0) -> int:
     """Resume a run: launch its missing repeats, as `run` would have. Raises RunError, and PresetError as `run` does."""
     run, preset, lock = begun
     with lock:
@@ -68,7 +68,7 @@ def resume(begun: Resumption, *, as_json: bool, usual: Sequence[str] = (), quiet
         if changed := run.note_resumption(describe()):
             now = ", ".join(f"{key} {value}" for key, value in changed.items())
             narrator.print(f"the environment has changed since the run started: {now}")
-        return _launches(run, narrator, as_json=as_json, usual=usual, quiet_within_s=quiet_within_s)
+        return _launches(run, narrator, as_json=as_json, pinned=pinned, quiet_within_s=quiet_within_s)
 
 
 def _check_ends(preset: Preset) -> None:
@@ -78,7 +78,7 @@ def _check_ends(preset: Preset) -> None:
             raise PresetError(f"trial {trial.name} trains until you stop it: {remedy}")
 
 
-def _launches(run: Run, narrator: "Narrator", *, as_json: bool, usual: Sequence[str], quiet_within_s: float) -> int:
+def _launches(run: Run, narrator: "Narrator", *, as_json: bool, pinned: Sequence[str], quiet_within_s: float) -> int:
     """Launch the repeats that are missing in the narrator's outcomes, until the end or an interrupt, and print the
     results. Returns the exit code."""
     preset, has_failed = narrator.preset, False
@@ -106,9 +106,9 @@ def _launches(run: Run, narrator: "Narrator", *, as_json: bool, usual: Sequence[
             narrator.print(f"`ddptui --resume {run.name}` launches what is missing")
         narrator.print(f"kept in {run.folder}")
         if asked := len(preset.questions):
-            how = f"answer with {KEYS['answer'].usual} on its result in the console, or in {run.folder / ANSWERS}"
+            how = f"answer with {KEYS['answer'].default} on its result in the console, or in {run.folder / ANSWERS}"
             narrator.print(f"{count(asked, 'question')}, which `ddptui show {run.name}` prints: {how}")
-    show_result(table.as_json(results, preset) if as_json else as_table(results, preset, usual))
+    show_result(table.as_json(results, preset) if as_json else as_table(results, preset, pinned))
     return EXIT_CODES["failed" if has_failed else results.status]
 
 
@@ -184,10 +184,10 @@ class Narrator:
             print(text, end="", file=self._output, flush=True)
 
 
-def watch(preset: Preset, runs: Path, terms: WatchMode, *, as_json: bool, usual: Sequence[str] = ()) -> int:
+def watch(preset: Preset, runs: Path, terms: WatchMode, *, as_json: bool, pinned: Sequence[str] = ()) -> int:
     """Watch a preset's only command to its end, then print the report. The command runs in this terminal, or another
     process has started it; then Ctrl-C ends the watching. Returns the command's exit code, or 2 if it could not be
-    started; of a command that another process has started, 0 if all went well. usual: see table.text."""
+    started; of a command that another process has started, 0 if all went well. pinned: see table.text."""
     controls = runner.RunControls()
     if not terms.in_terminal:
         signal.signal(signal.SIGINT, lambda *_: controls.stop())
@@ -202,7 +202,7 @@ def watch(preset: Preset, runs: Path, terms: WatchMode, *, as_json: bool, usual:
     if as_json:
         say(table.as_json(results.results, preset))
     elif any(trial.repeats for trial in results.results.trials):
-        say(f"\n{table.text(results.results, preset, output_width(), usual=usual)}")
+        say(f"\n{table.text(results.results, preset, output_width(), pinned=pinned)}")
     else:
         for line in (line for trial in results.results.trials for line in (trial.error or "").splitlines()):
             tell(line)

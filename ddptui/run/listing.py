@@ -34,11 +34,11 @@ def show_result(text: str) -> None:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115  (otherwise Python reports the error again at exit)
 
 
-def as_table(results: Results, preset: Preset, usual: Sequence[str], answers: Sequence[str] = ()) -> str:
-    """The results as a table for stdout, as wide as the terminal, in color if it shows color. usual, answers: see
+def as_table(results: Results, preset: Preset, pinned: Sequence[str], answers: Sequence[str] = ()) -> str:
+    """The results as a table for stdout, as wide as the terminal, in color if it shows color. pinned, answers: see
     table.text."""
     color = _is_terminal() and not os.environ.get("NO_COLOR") and not is_dumb()  # no-color.org
-    shown = table.text(results, preset, output_width(), color=color, usual=usual, source=source_line, answers=answers)
+    shown = table.text(results, preset, output_width(), color=color, pinned=pinned, source=source_line, answers=answers)
     return wrapped(shown)
 
 

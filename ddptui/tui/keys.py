@@ -13,7 +13,7 @@ from ddptui.config.settings import KEYS, NO_SETTINGS
 
 def bound(means: str, action: str, description: str, *, show: bool = True, tooltip: str = "") -> Binding:
     """Bind the key with this meaning. The user may have chosen another key."""
-    key = KEYS[means].usual
+    key = KEYS[means].default
     display = key if len(key) == 1 else None
     return Binding(_listed([key]), action, description, show, display, tooltip=tooltip, id=means)
 
@@ -27,7 +27,7 @@ def moves(means: str, action: str, description: str, *, tooltip: str = "") -> li
 def name_of(means: str, app: App[Any]) -> str:
     """Return the name of the key with this meaning, for texts on screens."""
     chosen: Mapping[str, tuple[str, ...]] = getattr(app, "settings", NO_SETTINGS).keys
-    return chosen[means][0] if means in chosen else KEYS[means].usual
+    return chosen[means][0] if means in chosen else KEYS[means].default
 
 
 def clickable(key: str, what: str, action: str) -> Content:

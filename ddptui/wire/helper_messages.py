@@ -75,7 +75,7 @@ class Begin(Tagged, frozen=True, kw_only=True):
     address: Word  # rendezvous address of all ranks, on node 0
     port: Annotated[int, Meta(ge=1, le=65_535)]  # rendezvous port
     init_method: Text  # if the ranks meet at a shared file instead: its URL
-    way: Annotated[dict[Word, Text], Meta(max_length=8)]  # environment variables by which ranks reach the console
+    hub_environment: Annotated[dict[Word, Text], Meta(max_length=8)]  # variables by which ranks reach the console
 
 
 class End(Tagged, frozen=True, kw_only=True):

@@ -48,7 +48,7 @@ class RelayTask(msgspec.Struct, frozen=True, kw_only=True):
     """The task of a relay, sent by the process that starts it as one line of JSON."""
 
     listener: int  # file descriptor of the socket that ranks connect to
-    way: dict[str, str]  # the variables of wire/connection.py by which a rank connects to the console
+    hub_environment: dict[str, str]  # the variables of wire/connection.py by which a rank connects to the console
     watching: Watching
     notes: str  # the file in which the relay writes why a rank is not watched
     # If set, and the process that started the relay has died, the relay ends the processes that find it by this file.

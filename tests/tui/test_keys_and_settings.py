@@ -42,7 +42,7 @@ def bindings() -> Iterator[tuple[str, str, Binding]]:
 
 
 def usual(means: str) -> set[str]:
-    return set(BindingsMap([Binding(keymap({means: (KEYS[means].usual,)})[means], "", "")]).key_to_bindings)
+    return set(BindingsMap([Binding(keymap({means: (KEYS[means].default,)})[means], "", "")]).key_to_bindings)
 
 
 def wrong_letters(found: Iterator[tuple[str, str, Binding]]) -> list[str]:

@@ -18,7 +18,7 @@ from ddptui.wire.records import Message
 from tests.tui.opened import on, opened, seen, shows, tick
 from tests.tui.recordings import SampledAsItGoes, ToldAsItGoes, moment_s, over, playback
 
-ASK = KEYS["stacks"].usual
+ASK = KEYS["stacks"].default
 INNER = Place("train.py", 28, "augment", True)
 CALLER = Place("train.py", 37, "main", True)
 TORCH = [Place("/torch/_tensor.py", line, "Tensor.backward", False) for line in (5, 6)]

@@ -27,11 +27,12 @@ def main() -> None:
     task = RelayTask.read(sys.stdin.buffer.readline())
     listener = socket.socket(fileno=task.listener)
     ranks: list[WatchedRank] = []
+    note_why = partial(note, as_argument(task.notes))
     while listener in select.select([listener, sys.stdin], [], [])[0]:
         # Accept all ranks that have connected before handling the end of input: on a busy machine, the command may
         # already be over.
         connection, _ = listener.accept()
-        ranks.append(WatchedRank(connection, task.way, task.watching, partial(note, as_argument(task.notes))))
+        ranks.append(WatchedRank(connection, task.hub_environment, task.watching, note_why))
     if sys.stdin.buffer.read() != LET_GO:
         clear_up(task, Path(listener.getsockname()).parent)
     for rank in ranks:

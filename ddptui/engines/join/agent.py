@@ -72,7 +72,7 @@ class NodeLaunch:
         self._folder = self._temporary.path
         launch_folder = self._folder / "own"  # a subfolder, because the keeper deletes it before the logs are read
         launch_folder.mkdir()
-        hub_environment = {name: message.way[name] for name in ACCEPTED if name in message.way}
+        hub_environment = {name: message.hub_environment[name] for name in ACCEPTED if name in message.hub_environment}
         environment = {
             **launch.rank_environment(trial, available_cores(), len(part.ranks)),
             **rank_variables(hub_environment, self._folder, launch_folder),

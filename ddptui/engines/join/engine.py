@@ -284,7 +284,7 @@ class JoinedLaunch(Launch):
                 address=part.address,
                 port=part.port,
                 init_method=self._meeting,
-                way=self.hub.rank_environment | {SILENCE_S: REMOTE_SILENCE_S},
+                hub_environment=self.hub.rank_environment | {SILENCE_S: REMOTE_SILENCE_S},
             )
             self.node_hub.send(part.node, begin)
 

@@ -57,7 +57,7 @@ class Relay:
             )
             task = RelayTask(
                 listener=listener.fileno(),
-                way={**hub_environment, SILENCE_S: str(LET_GO_AFTER_S)},
+                hub_environment={**hub_environment, SILENCE_S: str(LET_GO_AFTER_S)},
                 watching=watching,
                 notes=as_text(str(file.with_name(NOTES).absolute())),
                 ends=as_text(str(file.absolute())) if ends_training else None,

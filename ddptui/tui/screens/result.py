@@ -69,7 +69,7 @@ class ResultScreen(PanedScreen, ExportableRun):
     def on_mount(self) -> None:
         status = f"{self.run.name}  {self.results.status}, {extent(self.results)}"
         self.query_one(TitleBar).shown = f"{self.preset.name} ▸ result", status
-        self._table.usual = self.console_app.settings.columns
+        self._table.pinned = self.console_app.settings.columns
         self._table.show(self.results, self.preset)
         self._table.choose(shown_first(self.results))
         self._show_chosen()

@@ -109,7 +109,7 @@ class RunScreen(PanedScreen, Following):
             yield Lecture()
 
     def on_mount(self) -> None:
-        self.query_one(Comparison).usual = self.console_app.settings.columns
+        self.query_one(Comparison).pinned = self.console_app.settings.columns
 
     def take_in(self, messages: Sequence[Message], *, restarted: bool) -> None:
         trial = self.trial_under_way()

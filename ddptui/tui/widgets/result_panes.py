@@ -38,7 +38,7 @@ class Comparison(LabTable):
         super().__init__(id=id, classes=classes)
         self._growing = growing
         self._of: tuple[Results, Preset] | None = None
-        self.usual: Sequence[str] = ()  # keys of columns that the user wants seen of every preset
+        self.pinned: Sequence[str] = ()  # keys of columns that the user wants seen of every preset
         self._wanted: Collection[str] | None = None  # columns; None: all
         self._sorted_by: str | None = None  # None: in the preset's order
         self._reversed = False
@@ -89,7 +89,7 @@ class Comparison(LabTable):
             return
         results, preset = self._of
         rows = [row for row in rows_of(results, preset) if not (self._growing and row.result.status == "skipped")]
-        columns = columns_of(rows, preset.columns, self.usual)
+        columns = columns_of(rows, preset.columns, self.pinned)
         self.telling = telling(columns)
         by = next((column.cells for column in columns if column.key == self._sorted_by), None)
         places = order(by, reverse=self._reversed) if by else range(len(rows))

@@ -234,7 +234,7 @@ def test_run_takes_what_the_option_preset_takes(tmp_path: Path, monkeypatch: pyt
     assert begun == [begun[0]] * 3
     preset, runs, how = begun[0]
     assert (preset.repeats, preset.trials[0].epochs, preset.engine.name, preset.engine.nodes) == (2, 1, "join", 2)
-    assert (runs, how) == (tmp_path / "elsewhere", {"as_json": True, "usual": ("startup",), "quiet_within_s": 3.0})
+    assert (runs, how) == (tmp_path / "elsewhere", {"as_json": True, "pinned": ("startup",), "quiet_within_s": 3.0})
 
 
 def with_data(folder: Path) -> Path:

@@ -48,12 +48,12 @@ def test_what_is_wrong_is_refused_with_its_key_and_what_to_do(text: str, message
 
 
 def test_two_meanings_may_swap_their_keys_but_have_no_key_in_common() -> None:
-    assert len({key.usual for key in KEYS.values()}) == len(KEYS)
+    assert len({key.default for key in KEYS.values()}) == len(KEYS)
     check_keys({})
-    check_keys({name: (key.usual,) for name, key in KEYS.items()})
+    check_keys({name: (key.default,) for name, key in KEYS.items()})
     for key in KEYS.values():
-        assert KEY.fullmatch(key.usual)
-        assert not TAKEN.fullmatch(key.usual)
+        assert KEY.fullmatch(key.default)
+        assert not TAKEN.fullmatch(key.default)
         assert key.meaning
     check_keys({"delay": ("x",), "export": ("b",)})
     with pytest.raises(TrialError):

@@ -226,10 +226,10 @@ def test_at_the_end_what_is_missing_is_counted_and_where_questions_are_is_said(t
 
 
 @pytest.mark.usefixtures("told_by_the_lab")
-@pytest.mark.parametrize(("usual", "is_shown"), [((), False), (("startup",), True)])
+@pytest.mark.parametrize(("pinned", "is_shown"), [((), False), (("startup",), True)])
 def test_columns_of_the_users_settings_are_kept_longest(
-    usual: tuple[str, ...], is_shown: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    pinned: tuple[str, ...], is_shown: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     monkeypatch.setenv("COLUMNS", "40")
-    headless.run(two_trials(), tmp_path, as_json=False, usual=usual)
+    headless.run(two_trials(), tmp_path, as_json=False, pinned=pinned)
     assert ("start s" in capsys.readouterr().out) is is_shown
