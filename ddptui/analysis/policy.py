@@ -1,4 +1,4 @@
-"""All thresholds of the rules, with reasons; and the cautions: why a figure may mislead, and what to do about it.
+"""The thresholds of findings and cautions, with reasons; and the cautions: why a figure may mislead, and what to do about it.
 Pure.
 
 Times of the host and of the device: on the CPU both are the same: a call returns when its work is done. On a GPU with

@@ -128,7 +128,7 @@ def _launcher(trial: Trial, part: NodeRanks | None) -> Iterable[str]:
     launcher = ["-m", torch_launcher()]
     if part is None:  # --standalone: one host, any free port
         return [*launcher, "--standalone", f"--nproc_per_node={trial.world_size}"]
-    return [  # unlike the other entry points, torch's launcher ignores the variables of Part.environment
+    return [  # unlike the other entry points, torch's launcher ignores the variables of NodeRanks.environment
         *launcher,
         f"--nnodes={part.nodes}",
         f"--node_rank={part.node}",

@@ -9,7 +9,7 @@ MOST_BYTES_A_FRAME = 4 * 2**20
 MOST_OF_AN_ERROR = 16_384  # characters
 
 # The bounds are far wider than any rank needs: they keep a hostile or broken peer from filling disk and screen. Names
-# cannot contain control characters. Errors can, so text/words.py escapes them before they are shown.
+# cannot contain control characters. Errors can, so they are escaped where they are shown.
 Count = Annotated[int, Meta(ge=0, le=2**62)]  # also for ns, bytes and process ids
 Moment = Annotated[int, Meta(ge=-(2**62), le=2**62)]  # ns: a time by some clock, or the offset between two clocks
 RankNumber = Annotated[int, Meta(ge=0, lt=1024)]

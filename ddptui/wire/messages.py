@@ -29,7 +29,7 @@ from ddptui.wire.limits import (
 )
 from ddptui.wire.phases import BETWEEN, PARTS, PHASES
 
-VERSION = 1  # a rank of another version is rejected; raise it only for a change that an old console would misread
+VERSION = 1  # a rank of another version is rejected; raise it for what an old console would misread or refuse
 Pieces = Annotated[tuple[tuple[Annotated[int, Meta(ge=0, lt=len(PARTS))], Count], ...], Meta(max_length=MOST_A_STEP)]
 POINT_TO_POINT = ("send", "recv")  # kinds of Collective that concern two ranks only
 SAME_SIZE = ("all_reduce", "broadcast", "reduce")  # collectives whose size is the same on all ranks
