@@ -68,8 +68,10 @@ def a_pause_lasts_until_no_message_waits() -> Iterator[None]:
     def is_waited_for(console: Any) -> bool:
         screen = console.screen_stack[-1]
         pumps = [pump for pump in (console, *console._registry) if pump.is_running]
+        keyboard = getattr(console, "_keyboard", None)  # delays a key until the one before it has had its effects
         return bool(
             under_way
+            or (keyboard and keyboard._settling)
             or any(pump.message_queue_size or pump._next_callbacks for pump in pumps)
             or console._resize_event
             or screen._layout_required
