@@ -26,7 +26,7 @@ BUDGETS = {
     "doctor": 442,
     "projection": 491,
     "page": 518,
-    "tui": 3695,
+    "tui": 3699,
     "cli": 809,
     "workers": 7008,
     "templates": 653,

@@ -1,5 +1,5 @@
-"""The thresholds of findings and cautions, with reasons; and the cautions: why a figure may mislead, and what to do about it.
-Pure.
+"""The thresholds of findings and cautions, with reasons; and the cautions: why a figure may mislead, and what to do
+about it. Pure.
 
 Times of the host and of the device: on the CPU both are the same: a call returns when its work is done. On a GPU with
 CUDA events, times are the device's, which continues while the host has no core or stands still. On any other device,

@@ -121,8 +121,15 @@ class Output:
 
 
 class TerminalDriver(LinuxDriver):
-    """Textual's driver, with an output that outlives the terminal."""
+    """Textual's driver, with an output that outlives the terminal, and a Ctrl-Z that waits its turn: its handler may
+    interrupt the console while it holds the lock of the output's queue, to which stopping writes, too."""
 
     def __init__(self, app: App[Any], **options: Any) -> None:
         super().__init__(app, **options)
         self._file: Any = Output(self._file)
+
+    def _sigtstp_application(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(super()._sigtstp_application)
+
+    def _sigcont_application(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(super()._sigcont_application)

@@ -64,7 +64,9 @@ def test_the_console_draws_a_cell_for_each_character_and_ends_with_its_terminal(
     assert b"?" in painted
     assert rb"\u" not in painted
     process.send_signal(signal.SIGTSTP)
+    deadline = time.monotonic() + ENOUGH_S
     while psutil.Process(process.pid).status() != psutil.STATUS_STOPPED:
+        assert time.monotonic() < deadline
         select.select([terminal], [], [], 0.05)
     process.send_signal(signal.SIGCONT)
     painted_until(console, b"Lessons")

@@ -19,6 +19,8 @@ from typing import Any
 
 import psutil
 import pytest
+from textual.app import App
+from textual.drivers.linux_driver import LinuxDriver
 from textual.screen import Screen
 from textual.widgets import Select
 
@@ -28,6 +30,7 @@ from ddptui.tui import start as program
 from ddptui.tui.app import Console
 from ddptui.tui.screens.lab import Lab
 from ddptui.tui.screens.runs import RunsScreen
+from ddptui.tui.terminal import TerminalDriver
 from ddptui.tui.widgets.trial_form import Field, TrialForm
 from tests.support.builders import failure, journal, results_for, two_trials
 from tests.support.runner import ENOUGH_S, QUICK, arguments, environment, family, survivors, write_preset
@@ -233,3 +236,24 @@ async def test_a_test_that_ends_early_is_no_error(tmp_path: Path, monkeypatch: p
     async with Opened(tmp_path, Screen()).run_test() as pilot:
         pilot.app.push_screen(Lab())
         await begun.wait()
+
+
+@pytest.mark.parametrize(
+    ("number", "handler"), [(signal.SIGTSTP, "_sigtstp_application"), (signal.SIGCONT, "_sigcont_application")]
+)
+async def test_ctrl_z_and_fg_wait_until_nothing_is_being_written(
+    number: signal.Signals, handler: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python may run a handler in the midst of a write, whose lock Textual's own would wait for without end."""
+    before = {each: signal.getsignal(each) for each in (signal.SIGTSTP, signal.SIGCONT)}
+    handled: list[signal.Signals] = []
+    monkeypatch.setattr(LinuxDriver, handler, lambda *_: handled.append(number))
+    try:
+        TerminalDriver(App[int]())
+        os.kill(os.getpid(), number)
+        assert not handled
+        await asyncio.sleep(0)
+        assert handled == [number]
+    finally:
+        for each, own in before.items():
+            signal.signal(each, own)
