@@ -23,7 +23,8 @@ no_gpu = pytest.mark.skipif(not gpus.surely_none(), reason="there may be a GPU h
 
 def run(*command: str, folder: Path = REPO, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run a command where no registry answers."""
-    own = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL")}  # of make test
+    of_the_suite = ("MAKEFLAGS", "MAKELEVEL", "PYTEST_ADDOPTS")
+    own = {name: value for name, value in os.environ.items() if name not in of_the_suite}
     told = {**own, "PIP_NO_INDEX": "1", "PIP_INDEX_URL": "http://127.0.0.1:9", **variables}
     return subprocess.run(command, cwd=folder, env=told, capture_output=True, text=True, timeout=120, check=False)
 
