@@ -10,8 +10,7 @@ from ddptui.analysis.correctness import diverged, error_bound, names_text, probl
 from ddptui.analysis.results import Averaging, Check, InSync, Loss, RepeatResult
 from ddptui.config.trial import TrialKind
 from ddptui.config.values import make_trial
-from ddptui.findings.repeat import outcome_of_messages
-from tests.support.builders import audit, audit_without_numbers, journal, preset_of, results_for
+from tests.support.builders import audit, audit_without_numbers, journal, preset_of, result_of, results_for
 
 ALL_REDUCE = make_trial({"world_size": 2})
 POWERSGD = make_trial({"strategy": "ddp_powersgd"})
@@ -30,7 +29,7 @@ def not_finite() -> Averaging:
 
 
 def repeat_of(**changes: Any) -> RepeatResult:
-    return msgspec.structs.replace(outcome_of_messages(journal()).result, **changes)
+    return msgspec.structs.replace(result_of(journal()), **changes)
 
 
 @pytest.mark.parametrize(
@@ -82,8 +81,6 @@ OF_PARAMETERS = {"of": "parameters"}
 @pytest.mark.parametrize(
     ("changes", "ranks", "why"),
     [
-        ({}, 2, None),
-        (OFF | {"error": 9e-6}, 2, None),
         (KEPT | {"own_scale": 1.0}, 2, "each rank kept its own gradients: nothing was averaged"),
         (OFF | {"own_scale": 0.9995, "own_error": 9e-4}, 2, "each rank kept its own gradients: nothing was averaged"),
         (KEPT | {"own_scale": 1 / 3} | OF_PARAMETERS, 3, "each rank kept its own parameters, times 0.333: nothing was"),
@@ -110,9 +107,8 @@ OF_PARAMETERS = {"of": "parameters"}
         ),
     ],
 )
-def test_what_was_left_in_place_of_the_mean_is_said(changes: dict[str, Any], ranks: int, why: str | None) -> None:
-    said = why_wrong(found(**changes), make_trial({"world_size": ranks}))
-    assert said == why if why is None else said.startswith(why)
+def test_what_was_left_in_place_of_the_mean_is_said(changes: dict[str, Any], ranks: int, why: str) -> None:
+    assert why_wrong(found(**changes), make_trial({"world_size": ranks})).startswith(why)
 
 
 @pytest.mark.parametrize("trial", [ALL_REDUCE, POWERSGD], ids=["a band", "no band"])

@@ -1,7 +1,5 @@
 """What the table and its foot say of devices: memory, and why a backend or a device was taken."""
 
-import csv
-import io
 from typing import Any
 
 import msgspec
@@ -11,10 +9,11 @@ from ddptui.analysis.results import RankResult, Results
 from ddptui.config.preset import Preset
 from ddptui.report.notes import in_words, note_lines
 from ddptui.report.ranks import known, memory, output_device
-from ddptui.report.table import as_csv, as_json, markdown
+from ddptui.report.table import markdown
 from ddptui.wire.messages import Hello
 from ddptui.wire.records import Message
 from tests.support.builders import done, journal, preset_of, results_for, with_done
+from tests.support.printed import cells_of, csv_rows
 
 GB = 2**30
 RANK = RankResult(rank=0, host="here", pid=1, device="cuda:0", bottleneck_fired=0, bottleneck_s=0.0)
@@ -55,17 +54,6 @@ def on_gpus(launch: str) -> tuple[Results, Preset]:
     preset = preset_of({"trial": [{"name": "a", "launch": launch}, {"name": "b"}]})
     told = done(0, peak_gpu_bytes=3 * GB), done(1, peak_gpu_bytes=2 * GB)
     return results_for(preset, with_done(journal("a", device="cuda:0"), *told), journal("b")), preset
-
-
-def test_table_csv_and_json_have_the_memory_of_the_trials_that_have_gpus() -> None:
-    shown = markdown(*on_gpus("spawn"))
-    assert "gpu mem." in shown
-    assert "3.00+2.00 GB" in shown
-    a, b = csv.DictReader(io.StringIO(as_csv(*on_gpus("spawn"))))
-    assert (a["peak_gpu_bytes_least"], a["peak_gpu_bytes_most"]) == (str(2 * GB), str(3 * GB))
-    assert (b["peak_gpu_bytes_least"], b["peak_gpu_bytes_most"]) == ("", "")
-    trial = msgspec.json.decode(as_json(*on_gpus("spawn")))["trials"][0]
-    assert [rank["peak_gpu_bytes"] for rank in trial["repeats"][0]["ranks"]] == [3 * GB, 2 * GB]
 
 
 @pytest.mark.parametrize(("launch", "said"), [("dp", True), ("spawn", False)])
@@ -114,10 +102,8 @@ def test_why_there_is_this_backend_is_told_in_results_and_columns_and_how_to_rea
     assert sum("backend" in words for words in found.reading) == 2
     results, preset = run_of(GLOO | {"backend_why": SHARED}, ALONE)
     assert (results.trials[0].repeats[0].backend, results.trials[0].repeats[0].backend_why) == ("gloo", SHARED)
-    header, _, *lines = [line.split("|") for line in markdown(results, preset).splitlines() if line.startswith("|")]
-    place = header.index(" backend ")
-    assert [line[place].strip() for line in lines] == ["gloo", "–"]
-    [a, b] = csv.DictReader(io.StringIO(as_csv(results, preset)))
+    assert [cells_of(markdown(results, preset), name)["backend"] for name in "ab"] == ["gloo", "–"]
+    a, b = csv_rows(results, preset)
     assert (a["backend"], a["backend_why"], b["backend"]) == ("gloo", SHARED, "")
 
 

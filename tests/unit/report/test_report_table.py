@@ -1,7 +1,5 @@
 """The table and its exports: what they say, and that no line is wider than it may be."""
 
-import csv
-import io
 import re
 from typing import Any
 
@@ -15,7 +13,7 @@ from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck
 from ddptui.config.values import describe_bottleneck
 from ddptui.report.notes import answer, note_lines
-from ddptui.report.table import as_csv, as_json, markdown, text
+from ddptui.report.table import as_json, markdown, text
 from ddptui.text.tables import RED
 from ddptui.wire.messages import Audit, Done
 from tests.support.builders import (
@@ -30,18 +28,11 @@ from tests.support.builders import (
     two_trials,
     with_done,
 )
-from tests.support.printed import header_of, table_of
+from tests.support.printed import cells_of, csv_rows, header_of, table_of
 
 LATE = {"at": "aggregate", "ranks": [1], "sleep_ms": 10, "per": "call"}
 MARKS = re.compile("[\ud900-\ud96b]")  # of styles
 NOTHING = "–"
-
-
-def cells_of(shown: str, trial: str) -> dict[str, str]:
-    """A trial's line of the Markdown table, by header."""
-    rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in shown.splitlines() if "|" in line]
-    [row] = [row for row in rows if row[0] == trial]
-    return dict(zip(rows[0], row, strict=True))
 
 
 def told_in(results: Results, preset: Preset) -> list[str]:
@@ -348,8 +339,7 @@ def test_markdown_and_csv_have_a_row_for_every_trial() -> None:
     assert {line.count("|") for line in lines} == {30 + 1}
     assert re.fullmatch(r"(\| (:--|--:) )+\|", lines[1])
     assert "\n\n| trial |" in markdown(results, preset)
-    rows = list(csv.DictReader(io.StringIO(as_csv(*everything()))))
-    c, d = rows[-2:]
+    *_, c, d = csv_rows(*everything())
     assert (c["trial"], c["status"], c["repeat"]) == ("c", "failed", "")
     assert c["error"] == "rank 1 was killed by SIGKILL\nthe log's end"
     assert (d["trial"], d["status"], d["train_time_s"]) == ("d", "skipped", "")
@@ -364,7 +354,7 @@ def test_markdown_and_csv_have_a_row_for_every_trial() -> None:
     ],
 )
 def test_csv_tells_of_the_mean_and_whether_the_order_was_new(words: dict[str, Any], cells: tuple[object, ...]) -> None:
-    [row] = csv.DictReader(io.StringIO(as_csv(*with_last_words(**words))))
+    [row] = csv_rows(*with_last_words(**words))
     columns = ("averaging_right", "averaging_error", "averaging_scale", "reshuffled")
     assert tuple(row[column] for column in columns) == tuple(map(str, cells))
 
