@@ -36,7 +36,6 @@ def repeat_of(**changes: Any) -> RepeatResult:
     ("values", "limit"),
     [
         ({"strategy": "ring", "world_size": 64}, 1e-5),
-        ({"strategy": "none"}, 1e-5),
         ({"launch": "dp"}, 1e-5),
         ({"strategy": "all_reduce", "dtype": "float64"}, 1e-12),
         ({"strategy": "ddp_fp16", "world_size": 8}, 9 / 2048),
@@ -123,7 +122,6 @@ def test_what_is_not_finite_is_wrong_whatever_the_band(trial: Any) -> None:
     ("inside", "outside", "words"),
     [
         ({"own_scale": -2.0, "own_error": 6.9e-3}, {"own_scale": -2.0, "own_error": 7.1e-3}, "kept its own"),
-        ({"own_scale": 0.5, "own_error": 6.9e-3}, {"own_scale": 0.5, "own_error": 7.1e-3}, "kept its own"),
         ({"own_scale": 1.0, "own_error": 0.0}, {"own_scale": 1.0, "own_error": None}, "kept its own"),
         ({"own_scale": 1.0021, "own_error": 0.0}, {"own_scale": 1.0009, "own_error": 0.0}, ", times 1"),
         ({"own_scale": 0.9979, "own_error": 0.0}, {"own_scale": 0.9991, "own_error": 0.0}, ", times 0.998"),

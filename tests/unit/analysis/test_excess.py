@@ -11,15 +11,7 @@ import pytest
 from ddptui.analysis.late import Excess, Window, excess_of_rank
 from ddptui.analysis.waits import align_steps
 from ddptui.wire.phases import PARTS
-from tests.support.traces import (
-    MS,
-    SITES,
-    Shape,
-    all_reduce,
-    delayed,
-    trace,
-    works_of,
-)  # fmt: skip
+from tests.support.traces import MS, SITES, Shape, all_reduce, delayed, trace, works_of
 
 S = 1e9  # ns
 

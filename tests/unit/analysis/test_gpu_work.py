@@ -78,9 +78,7 @@ def test_without_instruments_the_rate_is_known_and_what_heartbeats_tell_is_not()
     ("facts", "tflops", "mfu"),
     [
         ({"flops": None, "precision": ""}, None, None),  # the model could not be counted
-        ({"name": "NVIDIA H100 80GB HBM3 MIG 1g.10gb"}, RATE, None),
         ({"name": "NVIDIA Something New"}, RATE, None),
-        ({"precision": "fp8"}, RATE, None),
     ],
 )
 def test_what_is_not_known_is_none_and_no_guess(facts: Any, tflops: float | None, mfu: float | None) -> None:

@@ -24,11 +24,6 @@ def lines_of(messages: list[Message]) -> Lines:
     return [*csv.DictReader(steps_as_csv({("a", 1): lambda: messages}))]
 
 
-def lines_of_run(run: Run) -> Lines:
-    preset = run.preset()
-    return [*csv.DictReader(pieces(run, preset, results_of(run, preset), "steps"))]
-
-
 def late(ranks: int = 2) -> Told:
     """Rank 1 is late by 25 ms in every step, since it enters the first operation so much later than it reaches it."""
     works, _ = delayed(works_of(1, ranks=ranks, steps=3), 1, "aggregate", lambda _: 25.0)
@@ -77,10 +72,10 @@ def test_who_waited_and_who_came_last() -> None:
 
 
 def test_waits_and_transfers_add_up_to_those_of_the_result() -> None:
-    name = "who-waits"
-    run = Run(RUNS / name)
-    lines = lines_of_run(run)
-    for trial in json.loads((RUNS / name / "results.json").read_text())["trials"]:
+    run = Run(RUNS / "who-waits")
+    preset = run.preset()
+    lines = [*csv.DictReader(pieces(run, preset, results_of(run, preset), "steps"))]
+    for trial in json.loads((run.folder / "results.json").read_text())["trials"]:
         for number, repeat in enumerate(trial["repeats"], start=1):
             for rank in repeat["ranks"] if trial["config"].get("strategy") in ("all_reduce", "gather_scatter") else ():
                 of_rank = [
