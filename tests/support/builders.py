@@ -58,6 +58,7 @@ from ddptui.wire.records import (
     Restarted,
     SetBottleneck,
     Stop,
+    shift_times,
 )
 
 MS = 1_000_000  # ns
@@ -318,6 +319,19 @@ def with_done(messages: list[Message], *told: Done) -> list[Message]:
     """A journal in which these are the last words of their ranks."""
     others = {words.rank: words for words in told}
     return [others.get(message.rank, message) if isinstance(message, Done) else message for message in messages]
+
+
+def with_hello(messages: list[Message], **changes: Any) -> list[Message]:
+    """A journal whose ranks introduce themselves in this way, too."""
+    return [msgspec.structs.replace(words, **changes) if isinstance(words, Hello) else words for words in messages]
+
+
+def by_its_clock(message: Message, by_ms: float) -> Message:
+    """The message as rank 1 tells it by a clock of its own, which is so far ahead; another rank's as it is."""
+    if getattr(message, "rank", None) != 1:
+        return message
+    later = shift_times(message, round(by_ms * MS))
+    return msgspec.structs.replace(later, clock="far") if hasattr(later, "clock") else later
 
 
 def beside(messages: list[Message], **load: Any) -> list[Message]:

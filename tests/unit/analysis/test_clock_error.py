@@ -24,6 +24,7 @@ from ddptui.wire.messages import Step
 from ddptui.wire.records import Ended, Injection, Launched, Message, Offset, shift_times
 from tests.support.builders import (
     MS,
+    by_its_clock,
     done,
     ended,
     heartbeat,
@@ -58,7 +59,7 @@ def heard(
         *map(ready, range(ranks)),
         *told,
     ]
-    by_clock = [_by_its_clock(message, by_ms) for message in of_far]
+    by_clock = [by_its_clock(message, by_ms) for message in of_far]
     probed_ms = [] if error_ms is None else range(900, int(last_ms) + 1000, 500)
     probes = [offset(1, at_ms, by_ms, error_ms) for at_ms in probed_ms]
     begin = msgspec.structs.replace(launched(at_ms=800), clock="near")
@@ -70,13 +71,6 @@ def heard(
 def trained(late_ms: float, ranks: int) -> tuple[Message, ...]:
     works, _ = delayed(works_of(1, ranks=ranks, skew=0.0), 1, "forward", lambda _: late_ms)
     return tuple(own for step in zip(*trace(works).values(), strict=True) for own in step)
-
-
-def _by_its_clock(message: Message, by_ms: float) -> Message:
-    if getattr(message, "rank", None) != 1:
-        return message
-    later = shift_times(message, round(by_ms * MS))
-    return msgspec.structs.replace(later, clock="far") if hasattr(later, "clock") else later
 
 
 def of_one_clock(**options: float) -> list[Message]:

@@ -14,9 +14,9 @@ from ddptui.analysis.thinning import MOST_ITEMS
 from ddptui.live.fold import fold
 from ddptui.live.state import Live
 from ddptui.store.overview import results_of
-from ddptui.wire.messages import Done, Gpu, Hello, Step
-from ddptui.wire.records import Ended, Message, shift_times
-from tests.support.builders import MS, journal, offset, preset_of, result_of, trained, write_run
+from ddptui.wire.messages import Done, Gpu, Step
+from ddptui.wire.records import Ended, Message
+from tests.support.builders import MS, by_its_clock, journal, offset, preset_of, result_of, trained, write_run
 from tests.support.gpu_launches import MEASURED_MS, NCCL, STEP_MS, STEPS, gpu_launch, steady
 
 PEAK = 989.4  # of an H100 in bf16, 10^12 operations a second
@@ -170,16 +170,8 @@ def test_energy_has_no_sum_if_one_gpu_tells_none() -> None:
 def test_readings_of_another_hosts_clock_are_found_in_its_measured_time() -> None:
     """Rank 1's clock is an hour ahead."""
     ahead_ms = 3_600_000
-
-    def there(message: Message) -> Message:
-        if getattr(message, "rank", 0) != 1 or isinstance(message, Done):
-            return message
-        if isinstance(message, Hello):
-            return msgspec.structs.replace(message, clock="far")
-        return shift_times(message, ahead_ms * MS)
-
     launch = gpu_launch(meter=lambda rank, s: Gpu(sm_mhz=max(0.0, s), joules=s + 9))
-    messages = [there(message) for message in launch]
+    messages = [by_its_clock(message, ahead_ms) for message in launch]
     probes = [offset(1, at_ms=ms, offset_ms=ahead_ms) for ms in (2_100, 20_000)]
     rank = result_of([*messages[:3], *probes, *messages[3:]]).ranks[1]
     assert (rank.sm_mhz, rank.joules_a_step) == pytest.approx((5, 1))

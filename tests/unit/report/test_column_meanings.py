@@ -54,7 +54,7 @@ def test_a_wanted_column_is_dropped_last_and_what_rounds_to_nothing_has_no_sign(
     assert columns["delta"][1] == "0.00"
 
 
-def with_figures(results: Results) -> Results:
+def test_the_parts_of_a_difference_add_up_and_the_baseline_has_none() -> None:
     """Of trial b, rank 0 waited 0.9 s for rank 1, and 0.1 s were transfer."""
 
     def figures(trial: TrialResult, rank: RankResult) -> dict[str, object]:
@@ -62,12 +62,8 @@ def with_figures(results: Results) -> Results:
         told = {"wait_s": wait, "exposed_s": wait + 0.1, "work_s": {"forward": 1.0 - wait}}
         return told if trial.name == "b" else {}
 
-    return edited(results, rank=figures)
-
-
-def test_the_parts_of_a_difference_add_up_and_the_baseline_has_none() -> None:
     results, preset = ran()
-    results = with_figures(results)
+    results = edited(results, rank=figures)
     columns = {column.key: column.cells for column in columns_of(rows_of(results, preset))}
     delta, *parts = (columns[key][1] for key in ("delta", "delta_work", "delta_wait", "delta_transfer", "delta_rest"))
     took = [trial.summary.train_time_s.median for trial in results.trials if trial.summary]

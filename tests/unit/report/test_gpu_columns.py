@@ -17,8 +17,7 @@ from ddptui.report.ranks import GPU_HEADING, HOOKS_WAIT, LONGEST, MOST_RANKS, NC
 from ddptui.report.rows import rows_of
 from ddptui.report.table import as_json, markdown, text
 from ddptui.text.tables import telling
-from ddptui.wire.messages import Hello
-from tests.support.builders import journal, preset_of, results_for, two_trials
+from tests.support.builders import journal, preset_of, results_for, two_trials, with_hello
 from tests.support.gpu_figures import GB, NCCL, on_gpus
 from tests.support.printed import csv_rows, header_of
 from tests.support.two_runs import compared
@@ -192,13 +191,8 @@ def over_nccl(*uses: NcclUse | None, **fields: Any) -> tuple[Results, Preset]:
     """Trials a, b, … over NCCL, each with such a use of it."""
     names = "abcd"[: len(uses)]
     preset = preset_of({"repeats": 1, "trial": [{"name": name, **fields} for name in names]})
-    told = [
-        replace(message, backend="nccl", backend_why=ON_GPUS) if isinstance(message, Hello) else message
-        for name in names
-        for message in journal(name)
-    ]
-    size = len(told) // len(names)
-    results = results_for(preset, *(told[at : at + size] for at in range(0, len(told), size)))
+    journals = [with_hello(journal(name), backend="nccl", backend_why=ON_GPUS) for name in names]
+    results = results_for(preset, *journals)
     used = dict(zip(names, uses, strict=True))
     return edited(results, repeat=lambda trial, _: {"nccl": used[trial.name]}), preset
 

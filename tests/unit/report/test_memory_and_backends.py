@@ -10,9 +10,7 @@ from ddptui.config.preset import Preset
 from ddptui.report.notes import in_words, note_lines
 from ddptui.report.ranks import known, memory, output_device
 from ddptui.report.table import markdown
-from ddptui.wire.messages import Hello
-from ddptui.wire.records import Message
-from tests.support.builders import done, journal, preset_of, results_for, with_done
+from tests.support.builders import done, journal, preset_of, results_for, with_done, with_hello
 from tests.support.printed import cells_of, csv_rows
 
 GB = 2**30
@@ -24,11 +22,6 @@ def ranks(*peaks: int | None) -> list[RankResult]:
         msgspec.structs.replace(RANK, rank=rank, device=f"cuda:{rank}", peak_gpu_bytes=peak)
         for rank, peak in enumerate(peaks)
     ]
-
-
-def with_hello(messages: list[Message], **changes: Any) -> list[Message]:
-    """A journal whose ranks introduce themselves in this way, too."""
-    return [msgspec.structs.replace(words, **changes) if isinstance(words, Hello) else words for words in messages]
 
 
 @pytest.mark.parametrize(

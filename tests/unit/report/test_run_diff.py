@@ -1,14 +1,12 @@
 """Two runs as one: the answer, the table of the trials of both, and what scripts read of it."""
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 import pytest
 
 from ddptui.analysis.policy import Caution
-from ddptui.analysis.primitive_results import Cell
 from ddptui.analysis.results import Change, Results
 from ddptui.config.preset import Preset
 from ddptui.report.columns import columns_of
@@ -19,7 +17,6 @@ from ddptui.report.rows import ROUGH, rows_of
 from ddptui.report.run_diff import NO_DIFFERENCE
 from ddptui.report.table import as_json, markdown, text
 from ddptui.store.runs import RunError
-from ddptui.text.tables import Filled
 from tests.support.builders import ended, failure, journal, results_for, two_trials
 from tests.support.measured_cells import cell, of_primitives, result
 from tests.support.printed import csv_rows
@@ -228,10 +225,6 @@ def measured(*launches: float, **changes: Any) -> Results:
     return of_primitives({"ranks-2": several})[0]
 
 
-def columns_of_cells(measured: Sequence[Cell]) -> Sequence[Filled]:
-    return of_cells(measured).columns
-
-
 def test_primitives_are_compared_cell_by_cell() -> None:
     results, preset = compared(measured(100), measured(150))
     assert answer_of(results) == [
@@ -240,7 +233,7 @@ def test_primitives_are_compared_cell_by_cell() -> None:
     ]
     lines = text(results, preset, 80).splitlines()
     assert "A:ranks-2: 2 ranks, gloo" in lines
-    tables = [columns_of_cells(trial.primitives[0].cells) for trial in results.trials]
+    tables = [of_cells(trial.primitives[0].cells).columns for trial in results.trials]
     assert [{column.header: column.cells for column in table}["ratio"] for table in tables] == [
         ["–", "–"],
         ["1.00", "1.50"],

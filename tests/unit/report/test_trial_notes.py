@@ -78,12 +78,7 @@ def test_a_trial_that_was_stopped_or_not_reached_and_none_that_is_chosen() -> No
 @pytest.mark.parametrize("name", ["published", "caution"])
 def test_a_trial_keeps_its_notes_whatever_its_name(name: str) -> None:
     """Seen red: a trial called `published` lost its notes, when they were sorted by their first word."""
-    preset = msgspec.structs.replace(
-        PRESET,
-        trials=tuple(
-            msgspec.structs.replace(trial, name=name) if trial.name == "c" else trial for trial in PRESET.trials
-        ),
-    )
+    preset = preset_of({"trial": [{"name": "a"}, {"name": name}]})
     found = results_for(preset, journal("a"), failure(name, error="why"))
     assert in_words(found, preset, name).chosen == [f"trial {name} failed: why"]
     assert f"trial {name} failed: why" in in_words(found, preset, "a").others
