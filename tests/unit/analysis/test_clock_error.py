@@ -44,12 +44,9 @@ from tests.support.launches import told_by
 from tests.support.traces import delayed, trace, works_of
 
 AHEAD_MS = 1_000_000  # rank 1's clock, of the console's
-LATE_MS = 3.0
 
 
-def heard(
-    error_ms: float | None, *, late_ms: float = LATE_MS, by_ms: float = AHEAD_MS, ranks: int = 2
-) -> list[Message]:
+def heard(error_ms: float | None, *, late_ms: float = 3.0, by_ms: float = AHEAD_MS, ranks: int = 2) -> list[Message]:
     """A launch of a hundred steps, in which rank 1 is late in forward; and told by a clock of its own, which probes
     have compared so well. None: not at all."""
     told = list(trained(late_ms, ranks))

@@ -24,10 +24,6 @@ def holds(found: Excess, injected_s: float) -> bool:
     return abs(found.estimate / S - injected_s) <= found.half / S
 
 
-def phase_of(found: Excess) -> str:
-    return PARTS[found.lost[0][0]]
-
-
 KINDS: dict[str, Callable[[Random], Callable[[int], float]]] = {
     "constant": lambda draw: lambda step: 25.0,
     "every tenth step": lambda draw: lambda step: 50.0 if step % 10 == 3 else 0.0,
@@ -50,7 +46,7 @@ def test_the_interval_holds_what_was_put_in_nineteen_times_of_twenty(kind: str) 
         works, injected = delayed(works_of(seed), 1, at, KINDS[kind](Random(seed)))
         lost = found(works)
         held += holds(lost, injected)
-        phases += phase_of(lost) == at
+        phases += PARTS[lost.lost[0][0]] == at
         widths.append(2 * lost.half / lost.estimate)
     assert held >= 95
     assert phases == 100

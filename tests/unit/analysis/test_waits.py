@@ -86,12 +86,6 @@ def test_another_leaf_that_comes_during_the_transfer_is_not_waited_for() -> None
     assert arrivals("gather", 100, 105, 130, root=2).ranks[0].waits == []
 
 
-def waits_in(kind: str, *times: tuple[int, int], root: int) -> list[int]:
-    """Of ranks that enter and leave one operation at these times."""
-    calls = [operation(kind, root=root, enter=enter, exit=exit) for enter, exit in times]
-    return waits_of(align_steps({rank: [made(rank, call)] for rank, call in enumerate(calls)}).steps[0])
-
-
 @pytest.mark.parametrize(
     ("kind", "root", "times", "waits"),
     [
@@ -106,7 +100,10 @@ def waits_in(kind: str, *times: tuple[int, int], root: int) -> list[int]:
 def test_a_rank_waits_only_for_those_who_came_before_it_left(
     kind: str, root: int, times: list[tuple[int, int]], waits: list[int]
 ) -> None:
-    assert waits_in(kind, *times, root=root) == waits
+    """times: when each rank enters and leaves the operation."""
+    calls = [operation(kind, root=root, enter=enter, exit=exit) for enter, exit in times]
+    [step] = align_steps({rank: [made(rank, call)] for rank, call in enumerate(calls)}).steps
+    assert waits_of(step) == waits
 
 
 @pytest.mark.parametrize(("sender", "receiver", "waits"), [(0, 1, [10, 0, 0]), (2, 0, [30, 0, 0]), (1, 2, [0, 20, 0])])

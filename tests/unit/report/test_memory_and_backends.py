@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import msgspec
 import pytest
 
 from ddptui.analysis.results import RankResult, Results
@@ -14,13 +13,12 @@ from tests.support.builders import done, journal, preset_of, results_for, with_d
 from tests.support.printed import cells_of, csv_rows
 
 GB = 2**30
-RANK = RankResult(rank=0, host="here", pid=1, device="cuda:0", bottleneck_fired=0, bottleneck_s=0.0)
 
 
 def ranks(*peaks: int | None) -> list[RankResult]:
+    usual = {"host": "here", "pid": 1, "bottleneck_fired": 0, "bottleneck_s": 0.0}
     return [
-        msgspec.structs.replace(RANK, rank=rank, device=f"cuda:{rank}", peak_gpu_bytes=peak)
-        for rank, peak in enumerate(peaks)
+        RankResult(rank=rank, device=f"cuda:{rank}", peak_gpu_bytes=peak, **usual) for rank, peak in enumerate(peaks)
     ]
 
 
@@ -42,17 +40,13 @@ def test_where_the_output_device_does_not_hold_more_nothing_is_said(peaks: tuple
     assert output_device(ranks(*peaks)) == ""
 
 
-def on_gpus(launch: str) -> tuple[Results, Preset]:
-    """Trial a on two GPUs, b on the CPU."""
-    preset = preset_of({"trial": [{"name": "a", "launch": launch}, {"name": "b"}]})
-    told = done(0, peak_gpu_bytes=3 * GB), done(1, peak_gpu_bytes=2 * GB)
-    return results_for(preset, with_done(journal("a", device="cuda:0"), *told), journal("b")), preset
-
-
 @pytest.mark.parametrize(("launch", "said"), [("dp", True), ("spawn", False)])
 def test_only_of_dataparallel_it_is_said_why_the_first_device_holds_more(launch: str, said: bool) -> None:
+    preset = preset_of({"trial": [{"name": "a", "launch": launch}]})
+    told = done(0, peak_gpu_bytes=3 * GB), done(1, peak_gpu_bytes=2 * GB)
+    results = results_for(preset, with_done(journal("a", device="cuda:0"), *told))
     words = "a: cuda:0 used up to 3 GB, 1 GB more than any other device"
-    assert any(note.startswith(words) for note in note_lines(*on_gpus(launch))) is said
+    assert any(note.startswith(words) for note in note_lines(results, preset)) is said
 
 
 ON_CPU, SHARED = "the ranks are on the CPU", "ranks share a GPU, which NCCL refuses"

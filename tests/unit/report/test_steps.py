@@ -17,10 +17,8 @@ from tests.support.builders import hello, journal, launched, offset, step
 from tests.support.traces import MS, Told, all_reduce, delayed, works_of
 from tests.support.traces import trace as told_by
 
-Lines = list[dict[str, str]]
 
-
-def lines_of(messages: list[Message]) -> Lines:
+def lines_of(messages: list[Message]) -> list[dict[str, str]]:
     return [*csv.DictReader(steps_as_csv({("a", 1): lambda: messages}))]
 
 

@@ -37,8 +37,7 @@ def events_of(told: Told, begin: Iterable[Message] = ()) -> list[Event]:
     messages = [*begin, *(step for own in told.values() for step in own)]
     decoded: dict[str, Any] = msgspec.json.decode("".join(trace({("a", 1): messages})))
     assert decoded["displayTimeUnit"] == "ms"
-    events: list[Event] = decoded["traceEvents"]
-    return events
+    return decoded["traceEvents"]
 
 
 def slices(events: list[Event], kind: str) -> list[Event]:
@@ -46,8 +45,7 @@ def slices(events: list[Event], kind: str) -> list[Event]:
 
 
 def end(event: Event) -> float:
-    moment: float = event["ts"] + event["dur"]
-    return moment
+    return event["ts"] + event["dur"]
 
 
 @pytest.mark.parametrize("shape", SHAPES)
