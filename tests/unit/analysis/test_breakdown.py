@@ -1,9 +1,9 @@
 """A train time as a sum of parts: they add up, and each is what was put in."""
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from ddptui.analysis.breakdown import Breakdown, breakdown, difference, middle
 from ddptui.analysis.results import Results
@@ -49,10 +49,7 @@ def test_a_delay_of_all_ranks_is_no_work_of_theirs() -> None:
     slow = [{rank: [*parts[:2], parts[2] + 10 * MS, *parts[3:]] for rank, parts in step.items()} for step in works]
     told = trace(slow)
     with_delays = {
-        rank: [
-            msgspec.structs.replace(step, slept=(Slept("backward", step.begin_ns, step.begin_ns + 10 * MS),))
-            for step in steps
-        ]
+        rank: [replace(step, slept=(Slept("backward", step.begin_ns, step.begin_ns + 10 * MS),)) for step in steps]
         for rank, steps in told.items()
     }
     a, b = results_of(launch_of(trace(works), "a"), launch_of(with_delays, "b")).trials
@@ -63,7 +60,7 @@ def test_a_delay_of_all_ranks_is_no_work_of_theirs() -> None:
 
 def test_a_step_that_cannot_be_compared_is_unexplained() -> None:
     told = trace(works_of(7, steps=30))
-    short = msgspec.structs.replace(told[0][10], collectives=told[0][10].collectives[:-1])
+    short = replace(told[0][10], collectives=told[0][10].collectives[:-1])
     broken = results_of(launch_of(told | {0: [*told[0][:10], short, *told[0][11:]]})).base
     sound = results_of(launch_of(told)).base
     step_s = (short.end_ns - short.begin_ns) / 1e9

@@ -159,6 +159,7 @@ def test_what_is_exact_must_be_so_in_the_smallest_tensor_and_what_rounds_need_no
         (found(**OFF), ALL_REDUCE, False, "gradients are not the mean: weight is 70.00% of its length away from it"),
         (not_finite(), ALL_REDUCE, None, "gradients are not finite: there is nothing to compare"),
         (found(**OFF), POWERSGD, None, None),
+        (found(**KEPT), POWERSGD, False, "each rank kept its own gradients, times 0.9: nothing was averaged"),
         (not_finite(), POWERSGD, None, "gradients are not finite: there is nothing to compare"),
     ],
 )

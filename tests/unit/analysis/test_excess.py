@@ -5,8 +5,8 @@ from collections.abc import Callable
 from random import Random
 from statistics import fmean
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from ddptui.analysis.late import Excess, Window, excess_of_rank
 from ddptui.analysis.waits import align_steps
@@ -105,7 +105,7 @@ def test_who_has_more_work_queues_longer_too_but_not_for_a_larger_part_of_it() -
         told = trace(works)
         for rank, part in enumerate(parts):
             told[rank] = [
-                msgspec.structs.replace(step, queued_ns=round(part * sum(work[rank])))
+                replace(step, queued_ns=round(part * sum(work[rank])))
                 for step, work in zip(told[rank], works, strict=True)
             ]
         return excess_of_rank(Window(align_steps(told).steps), 1).queued
@@ -123,9 +123,7 @@ def test_what_the_late_rank_did_meanwhile_is_told_by_its_cpu_time() -> None:
         told = trace(works)
         for rank, ms in enumerate(cpu_ms):
             queued_ns = round(rank * queued_ms * MS)
-            told[rank] = [
-                msgspec.structs.replace(step, cpu_ns=round(ms * MS), queued_ns=queued_ns) for step in told[rank]
-            ]
+            told[rank] = [replace(step, cpu_ns=round(ms * MS), queued_ns=queued_ns) for step in told[rank]]
         excess = excess_of_rank(Window(align_steps(told).steps), 1)
         return excess.cpu, excess.blocked
 
