@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from ddptui.analysis.results import Results
+from ddptui.analysis.results import RepeatResult, Results
 from ddptui.config.parser import parse
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck
@@ -58,6 +58,7 @@ from ddptui.wire.records import (
     Restarted,
     SetBottleneck,
     Stop,
+    shift_times,
 )
 
 MS = 1_000_000  # ns
@@ -320,6 +321,19 @@ def with_done(messages: list[Message], *told: Done) -> list[Message]:
     return [others.get(message.rank, message) if isinstance(message, Done) else message for message in messages]
 
 
+def with_hello(messages: list[Message], **changes: Any) -> list[Message]:
+    """A journal whose ranks introduce themselves in this way, too."""
+    return [msgspec.structs.replace(words, **changes) if isinstance(words, Hello) else words for words in messages]
+
+
+def by_its_clock(message: Message, by_ms: float) -> Message:
+    """The message as rank 1 tells it by a clock of its own, which is so far ahead; another rank's as it is."""
+    if getattr(message, "rank", None) != 1:
+        return message
+    later = shift_times(message, round(by_ms * MS))
+    return msgspec.structs.replace(later, clock="far") if hasattr(later, "clock") else later
+
+
 def beside(messages: list[Message], **load: Any) -> list[Message]:
     """The same launch beside a program that keeps a core busy."""
     last = [message for message in messages if hasattr(message, "end_ns")][-1]
@@ -355,6 +369,11 @@ def two_trials(**fields: Any) -> Preset:
 def outcomes_of(*journals: list[Message]) -> dict[tuple[str, int], RepeatOutcome]:
     read = [found for messages in journals if (found := outcome_of_messages(messages))]
     return {(found.trial, found.repeat): found for found in read}
+
+
+def result_of(messages: list[Message]) -> RepeatResult:
+    """What one launch, which ended well, comes to."""
+    return outcome_of_messages(messages).result
 
 
 def results_for(preset: Preset, *journals: list[Message]) -> Results:

@@ -40,6 +40,20 @@ def probed(clock: Clock, ways_ns: list[tuple[int, int]], every_ns: int = S) -> T
     return track
 
 
+def probed_for_long(clock: Clock, ways_ns: list[tuple[int, int]]) -> Track:
+    """As `probed`, by a console that keeps few probes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clock_sync, "MOST_REPORTS", 4)
+        track = probed(clock, ways_ns)
+    assert len(track.knots) <= 4
+    return track
+
+
+def suspended(at_ns: int) -> Clock:
+    """Of a machine that was suspended for half a second: its clock stood still."""
+    return lambda ns: ns + AHEAD_NS - min(max(0, ns - at_ns - S // 4), S // 2)
+
+
 def is_right(track: Track, clock: Clock, console_ns: int) -> bool:
     found = track.at(round(clock(console_ns)))
     return abs(clock(console_ns) - console_ns - found.offset_ns) <= found.error_ns + 2  # rounded
@@ -48,12 +62,14 @@ def is_right(track: Track, clock: Clock, console_ns: int) -> bool:
 WAYS = st.lists(st.tuples(*[st.integers(1_000, 30 * MS)] * 2), min_size=1, max_size=30)
 
 
+@pytest.mark.parametrize("asked", [probed, probed_for_long])
 @given(WAYS, st.floats(-DRIFT_PPM, DRIFT_PPM), st.lists(st.integers(0, 60 * S), min_size=1))
 def test_the_estimate_is_never_off_by_more_than_it_says(
-    ways: list[tuple[int, int]], ppm: float, moments: list[int]
+    asked: Callable[[Clock, list[tuple[int, int]]], Track], ways: list[tuple[int, int]], ppm: float, moments: list[int]
 ) -> None:
-    """However long the ways, however different there and back, however the clock drifts within the bound."""
-    track = probed(steady(ppm), ways)
+    """However long the ways, however different there and back, however the clock drifts within the bound; and however
+    few probes are kept."""
+    track = asked(steady(ppm), ways)
     assert all(is_right(track, steady(ppm), moment) for moment in moments)
 
 
@@ -86,11 +102,7 @@ def test_a_clock_that_drifts_more_than_is_allowed_would_be_told_wrong() -> None:
 
 
 def test_probes_that_contradict_each_other_make_it_unsure_only_there() -> None:
-    """A machine that was suspended for half a second: its clock stood still."""
-
-    def clock(ns: float) -> float:
-        return ns + AHEAD_NS - min(max(0, ns - 10 * S - S // 4), S // 2)
-
+    clock = suspended(10 * S)
     track = probed(clock, [(50_000, 50_000)] * 20)
     assert all(is_right(track, clock, at) for at in range(S, 20 * S, S // 7))
     assert track.at(round(clock(10 * S + S // 2))).error_ns > S // 2
@@ -98,28 +110,9 @@ def test_probes_that_contradict_each_other_make_it_unsure_only_there() -> None:
         assert track.at(round(clock(calm))).error_ns < 200_000
 
 
-def probed_for_long(clock: Clock, ways_ns: list[tuple[int, int]]) -> Track:
-    """As `probed`, by a console that keeps few probes."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(clock_sync, "MOST_REPORTS", 4)
-        track = probed(clock, ways_ns)
-    assert len(track.knots) <= 4
-    return track
-
-
-@given(WAYS, st.floats(-DRIFT_PPM, DRIFT_PPM), st.lists(st.integers(0, 60 * S), min_size=1))
-def test_of_a_long_run_fewer_probes_are_kept_and_what_is_said_stays_true(
-    ways: list[tuple[int, int]], ppm: float, moments: list[int]
-) -> None:
-    track = probed_for_long(steady(ppm), ways)
-    assert all(is_right(track, steady(ppm), moment) for moment in moments)
-
-
 @pytest.mark.parametrize("number", range(2, 19))
 def test_that_a_clock_jumped_is_not_forgotten_with_the_probe_that_showed_it(number: int) -> None:
-    def clock(ns: float) -> float:
-        return ns + AHEAD_NS - min(max(0, ns - number * S - S // 4), S // 2)
-
+    clock = suspended(number * S)
     track = probed_for_long(clock, [(50_000, 50_000)] * 20)
     assert all(is_right(track, clock, at) for at in range(S, 20 * S, S // 7))
 

@@ -10,8 +10,7 @@ from ddptui.analysis.correctness import diverged, error_bound, names_text, probl
 from ddptui.analysis.results import Averaging, Check, InSync, Loss, RepeatResult
 from ddptui.config.trial import TrialKind
 from ddptui.config.values import make_trial
-from ddptui.findings.repeat import outcome_of_messages
-from tests.support.builders import audit, audit_without_numbers, journal, preset_of, results_for
+from tests.support.builders import audit, audit_without_numbers, journal, preset_of, result_of, results_for
 
 ALL_REDUCE = make_trial({"world_size": 2})
 POWERSGD = make_trial({"strategy": "ddp_powersgd"})
@@ -30,14 +29,13 @@ def not_finite() -> Averaging:
 
 
 def repeat_of(**changes: Any) -> RepeatResult:
-    return msgspec.structs.replace(outcome_of_messages(journal()).result, **changes)
+    return msgspec.structs.replace(result_of(journal()), **changes)
 
 
 @pytest.mark.parametrize(
     ("values", "limit"),
     [
         ({"strategy": "ring", "world_size": 64}, 1e-5),
-        ({"strategy": "none"}, 1e-5),
         ({"launch": "dp"}, 1e-5),
         ({"strategy": "all_reduce", "dtype": "float64"}, 1e-12),
         ({"strategy": "ddp_fp16", "world_size": 8}, 9 / 2048),
@@ -82,8 +80,6 @@ OF_PARAMETERS = {"of": "parameters"}
 @pytest.mark.parametrize(
     ("changes", "ranks", "why"),
     [
-        ({}, 2, None),
-        (OFF | {"error": 9e-6}, 2, None),
         (KEPT | {"own_scale": 1.0}, 2, "each rank kept its own gradients: nothing was averaged"),
         (OFF | {"own_scale": 0.9995, "own_error": 9e-4}, 2, "each rank kept its own gradients: nothing was averaged"),
         (KEPT | {"own_scale": 1 / 3} | OF_PARAMETERS, 3, "each rank kept its own parameters, times 0.333: nothing was"),
@@ -110,9 +106,8 @@ OF_PARAMETERS = {"of": "parameters"}
         ),
     ],
 )
-def test_what_was_left_in_place_of_the_mean_is_said(changes: dict[str, Any], ranks: int, why: str | None) -> None:
-    said = why_wrong(found(**changes), make_trial({"world_size": ranks}))
-    assert said == why if why is None else said.startswith(why)
+def test_what_was_left_in_place_of_the_mean_is_said(changes: dict[str, Any], ranks: int, why: str) -> None:
+    assert why_wrong(found(**changes), make_trial({"world_size": ranks})).startswith(why)
 
 
 @pytest.mark.parametrize("trial", [ALL_REDUCE, POWERSGD], ids=["a band", "no band"])
@@ -127,7 +122,6 @@ def test_what_is_not_finite_is_wrong_whatever_the_band(trial: Any) -> None:
     ("inside", "outside", "words"),
     [
         ({"own_scale": -2.0, "own_error": 6.9e-3}, {"own_scale": -2.0, "own_error": 7.1e-3}, "kept its own"),
-        ({"own_scale": 0.5, "own_error": 6.9e-3}, {"own_scale": 0.5, "own_error": 7.1e-3}, "kept its own"),
         ({"own_scale": 1.0, "own_error": 0.0}, {"own_scale": 1.0, "own_error": None}, "kept its own"),
         ({"own_scale": 1.0021, "own_error": 0.0}, {"own_scale": 1.0009, "own_error": 0.0}, ", times 1"),
         ({"own_scale": 0.9979, "own_error": 0.0}, {"own_scale": 0.9991, "own_error": 0.0}, ", times 0.998"),
@@ -165,6 +159,7 @@ def test_what_is_exact_must_be_so_in_the_smallest_tensor_and_what_rounds_need_no
         (found(**OFF), ALL_REDUCE, False, "gradients are not the mean: weight is 70.00% of its length away from it"),
         (not_finite(), ALL_REDUCE, None, "gradients are not finite: there is nothing to compare"),
         (found(**OFF), POWERSGD, None, None),
+        (found(**KEPT), POWERSGD, False, "each rank kept its own gradients, times 0.9: nothing was averaged"),
         (not_finite(), POWERSGD, None, "gradients are not finite: there is nothing to compare"),
     ],
 )

@@ -3,12 +3,11 @@
 import msgspec
 import pytest
 
-from ddptui.findings.repeat import outcome_of_messages
 from ddptui.report.columns import columns_of
 from ddptui.report.rows import rows_of
 from ddptui.wire.messages import Ready, Step
 from ddptui.wire.records import Message
-from tests.support.builders import MS, journal, preset_of, results_for
+from tests.support.builders import MS, journal, preset_of, result_of, results_for
 
 BATCHES = 4  # in an epoch
 
@@ -32,7 +31,7 @@ def epochs(steps: int, known: int | None = BATCHES, every: int = 1) -> list[Mess
 
 
 def told(messages: list[Message]) -> tuple[float | None, bool]:
-    result = outcome_of_messages(messages).result
+    result = result_of(messages)
     return result.epoch_s, result.epoch_is_estimate
 
 

@@ -21,6 +21,7 @@ from tests.support.builders import (
     timed,
     two_trials,
 )
+from tests.unit.report.edited import edited
 
 # A journal has one warm-up step and three steps of 10 ms; the first step begins 2 s after the launch.
 STARTUP_S = 2.0
@@ -45,13 +46,7 @@ def test_nothing_is_known_of_what_was_never_run_and_where_one_trial_is_unknown_a
 
 def cold(results: Results) -> Results:
     """The same, but every launch started cold."""
-    trials = [
-        msgspec.structs.replace(
-            trial, repeats=[msgspec.structs.replace(repeat, start="cold", startup_s=10.0) for repeat in trial.repeats]
-        )
-        for trial in results.trials
-    ]
-    return msgspec.structs.replace(results, trials=trials)
+    return edited(results, repeat=lambda *_: {"start": "cold", "startup_s": 10.0})
 
 
 def test_what_starts_warm_does_not_take_as_long_to_start_as_what_started_cold() -> None:

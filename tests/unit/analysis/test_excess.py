@@ -5,21 +5,13 @@ from collections.abc import Callable
 from random import Random
 from statistics import fmean
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from ddptui.analysis.late import Excess, Window, excess_of_rank
 from ddptui.analysis.waits import align_steps
 from ddptui.wire.phases import PARTS
-from tests.support.traces import (
-    MS,
-    SITES,
-    Shape,
-    all_reduce,
-    delayed,
-    trace,
-    works_of,
-)  # fmt: skip
+from tests.support.traces import MS, SITES, Shape, all_reduce, delayed, trace, works_of
 
 S = 1e9  # ns
 
@@ -30,10 +22,6 @@ def found(works: list[dict[int, list[int]]], rank: int = 1, shape: Shape = all_r
 
 def holds(found: Excess, injected_s: float) -> bool:
     return abs(found.estimate / S - injected_s) <= found.half / S
-
-
-def phase_of(found: Excess) -> str:
-    return PARTS[found.lost[0][0]]
 
 
 KINDS: dict[str, Callable[[Random], Callable[[int], float]]] = {
@@ -58,7 +46,7 @@ def test_the_interval_holds_what_was_put_in_nineteen_times_of_twenty(kind: str) 
         works, injected = delayed(works_of(seed), 1, at, KINDS[kind](Random(seed)))
         lost = found(works)
         held += holds(lost, injected)
-        phases += phase_of(lost) == at
+        phases += PARTS[lost.lost[0][0]] == at
         widths.append(2 * lost.half / lost.estimate)
     assert held >= 95
     assert phases == 100
@@ -117,7 +105,7 @@ def test_who_has_more_work_queues_longer_too_but_not_for_a_larger_part_of_it() -
         told = trace(works)
         for rank, part in enumerate(parts):
             told[rank] = [
-                msgspec.structs.replace(step, queued_ns=round(part * sum(work[rank])))
+                replace(step, queued_ns=round(part * sum(work[rank])))
                 for step, work in zip(told[rank], works, strict=True)
             ]
         return excess_of_rank(Window(align_steps(told).steps), 1).queued
@@ -135,9 +123,7 @@ def test_what_the_late_rank_did_meanwhile_is_told_by_its_cpu_time() -> None:
         told = trace(works)
         for rank, ms in enumerate(cpu_ms):
             queued_ns = round(rank * queued_ms * MS)
-            told[rank] = [
-                msgspec.structs.replace(step, cpu_ns=round(ms * MS), queued_ns=queued_ns) for step in told[rank]
-            ]
+            told[rank] = [replace(step, cpu_ns=round(ms * MS), queued_ns=queued_ns) for step in told[rank]]
         excess = excess_of_rank(Window(align_steps(told).steps), 1)
         return excess.cpu, excess.blocked
 

@@ -1,7 +1,5 @@
 """Whose times a rank's steps have: what keeps its host from working is no reason why its GPU works less."""
 
-import csv
-import io
 from collections.abc import Sequence
 from itertools import chain
 
@@ -10,16 +8,15 @@ import pytest
 from msgspec.structs import replace
 
 from ddptui.analysis.policy import Caution
-from ddptui.analysis.results import RepeatResult
-from ddptui.findings.repeat import outcome_of_messages
 from ddptui.live.headline import headline_text, rank_states
 from ddptui.live.monitor import RunMonitor
 from ddptui.report.exports import trace as exported
 from ddptui.report.notes import note_lines
-from ddptui.report.table import as_csv, text
+from ddptui.report.table import text
 from ddptui.wire.messages import Pause, Step
 from ddptui.wire.records import Load, Message
-from tests.support.builders import done, ended, hello, journal, launched, preset_of, ready, results_for, step
+from tests.support.builders import done, ended, hello, journal, launched, preset_of, ready, result_of, results_for, step
+from tests.support.printed import csv_rows
 from tests.support.traces import MS, all_reduce, delayed, trace, works_of
 
 LATE_MS = 40.0  # at each fourth forward of rank 1
@@ -40,10 +37,6 @@ def launch(
     busy = Load(at_ns=steps[-1].end_ns, busy=2.0, own=2.0 - others, s=0.5, idle=0.0)
     hellos = [hello(rank, device=device.replace("N", str(rank))) for rank in told]
     return [launched(), *hellos, *also, *steps, busy, *map(done, told), ended()]
-
-
-def result_of(messages: list[Message]) -> RepeatResult:
-    return outcome_of_messages(messages).result
 
 
 def monitor_of(messages: list[Message]) -> RunMonitor:
@@ -152,6 +145,4 @@ def test_times_within_a_step_are_marked_in_the_table_and_a_line_says_why() -> No
     assert "torch.profiler" in line
     waits = "b: waits are not known: times are from the host, and its devices may lag behind"
     assert waits in note_lines(results, preset)
-    assert Caution.HOST_TIME in results.trials[1].summary.warnings
-    rows = list(csv.DictReader(io.StringIO(as_csv(results, preset))))
-    assert [row["host_time"] for row in rows] == ["False", "True"]
+    assert [row["host_time"] for row in csv_rows(results, preset)] == ["False", "True"]

@@ -2,19 +2,19 @@
 
 import re
 
-import msgspec
 import pytest
 
 from ddptui.analysis.breakdown import WaitMatrix, wait_matrix
-from ddptui.analysis.results import RankResult, TrialResult
+from ddptui.analysis.results import RankResult
 from ddptui.report import matrix
 from ddptui.report.matrix import MOST_ROWS, describe, grid, largest, shade
 from tests.support.builders import journal, results_for, two_trials
+from tests.unit.report.edited import edited
 
 
-def waiting(waited: dict[int, dict[int, float]]) -> TrialResult:
-    """A trial of these ranks: by rank, by late rank, how long the one waited for the other."""
-    trial = results_for(two_trials(repeats=1), journal("a")).trials[0]
+def made(waited: dict[int, dict[int, float]], most: int | None = None) -> WaitMatrix:
+    """Of these ranks: by rank, by late rank, how long the one waited for the other."""
+    results = results_for(two_trials(repeats=1), journal("a"))
     ranks = [
         RankResult(
             rank=rank, host="here", pid=1, device="cpu", bottleneck_fired=0, bottleneck_s=0.0,
@@ -22,13 +22,7 @@ def waiting(waited: dict[int, dict[int, float]]) -> TrialResult:
         )
         for rank, late in waited.items()
     ]  # fmt: skip
-    return msgspec.structs.replace(trial, repeats=[msgspec.structs.replace(trial.repeats[0], ranks=ranks)])
-
-
-def made(waited: dict[int, dict[int, float]], most: int | None = None) -> WaitMatrix:
-    found = wait_matrix(waiting(waited), most)
-    assert found is not None
-    return found
+    return wait_matrix(edited(results, repeat=lambda *_: {"ranks": ranks}).base, most)
 
 
 # Rank 2 is late: rank 0 waits for it in the gather, and only then can it scatter to rank 1.
@@ -108,10 +102,9 @@ def test_each_column_that_has_a_name_stands_below_it(ranks: int, width: int) -> 
     assert len(told) > 1
     for late in told:
         _, _, *rows = lines(made({rank: {int(late): 1.0} for rank in range(ranks)}, most), width)
-        place = re.search(rf"\b{late}\b", names)
-        assert place
-        assert all(row[place.start()] in "░▒▓█·" for row in rows)
-        assert {row[place.start() - 1 : place.start()] for row in rows} <= {" ", "·"}
+        place = re.search(rf"\b{late}\b", names).start()
+        assert all(row[place] in "░▒▓█·" for row in rows)
+        assert {row[place - 1 : place] for row in rows} <= {" ", "·"}
 
 
 @pytest.mark.parametrize("ranks", [2, 9, 32, 1000])
@@ -127,4 +120,3 @@ def test_no_line_is_wider_than_it_may_be(ranks: int, width: int) -> None:
 
 def test_shades_are_quarters_of_the_longest_wait() -> None:
     assert [shade(s, 1.0) for s in (0.0, 0.04, 0.06, 0.24, 0.26, 0.51, 0.76, 1.0)] == [*"  ░░▒▓██"]
-    assert len(matrix.SHADES) == 5

@@ -1,35 +1,25 @@
 """What the table and its foot say of devices: memory, and why a backend or a device was taken."""
 
-import csv
-import io
 from typing import Any
 
-import msgspec
 import pytest
 
 from ddptui.analysis.results import RankResult, Results
 from ddptui.config.preset import Preset
 from ddptui.report.notes import in_words, note_lines
 from ddptui.report.ranks import known, memory, output_device
-from ddptui.report.table import as_csv, as_json, markdown
-from ddptui.wire.messages import Hello
-from ddptui.wire.records import Message
-from tests.support.builders import done, journal, preset_of, results_for, with_done
+from ddptui.report.table import markdown
+from tests.support.builders import done, journal, preset_of, results_for, with_done, with_hello
+from tests.support.printed import cells_of, csv_rows
 
 GB = 2**30
-RANK = RankResult(rank=0, host="here", pid=1, device="cuda:0", bottleneck_fired=0, bottleneck_s=0.0)
 
 
 def ranks(*peaks: int | None) -> list[RankResult]:
+    usual = {"host": "here", "pid": 1, "bottleneck_fired": 0, "bottleneck_s": 0.0}
     return [
-        msgspec.structs.replace(RANK, rank=rank, device=f"cuda:{rank}", peak_gpu_bytes=peak)
-        for rank, peak in enumerate(peaks)
+        RankResult(rank=rank, device=f"cuda:{rank}", peak_gpu_bytes=peak, **usual) for rank, peak in enumerate(peaks)
     ]
-
-
-def with_hello(messages: list[Message], **changes: Any) -> list[Message]:
-    """A journal whose ranks introduce themselves in this way, too."""
-    return [msgspec.structs.replace(words, **changes) if isinstance(words, Hello) else words for words in messages]
 
 
 @pytest.mark.parametrize(
@@ -50,28 +40,13 @@ def test_where_the_output_device_does_not_hold_more_nothing_is_said(peaks: tuple
     assert output_device(ranks(*peaks)) == ""
 
 
-def on_gpus(launch: str) -> tuple[Results, Preset]:
-    """Trial a on two GPUs, b on the CPU."""
-    preset = preset_of({"trial": [{"name": "a", "launch": launch}, {"name": "b"}]})
-    told = done(0, peak_gpu_bytes=3 * GB), done(1, peak_gpu_bytes=2 * GB)
-    return results_for(preset, with_done(journal("a", device="cuda:0"), *told), journal("b")), preset
-
-
-def test_table_csv_and_json_have_the_memory_of_the_trials_that_have_gpus() -> None:
-    shown = markdown(*on_gpus("spawn"))
-    assert "gpu mem." in shown
-    assert "3.00+2.00 GB" in shown
-    a, b = csv.DictReader(io.StringIO(as_csv(*on_gpus("spawn"))))
-    assert (a["peak_gpu_bytes_least"], a["peak_gpu_bytes_most"]) == (str(2 * GB), str(3 * GB))
-    assert (b["peak_gpu_bytes_least"], b["peak_gpu_bytes_most"]) == ("", "")
-    trial = msgspec.json.decode(as_json(*on_gpus("spawn")))["trials"][0]
-    assert [rank["peak_gpu_bytes"] for rank in trial["repeats"][0]["ranks"]] == [3 * GB, 2 * GB]
-
-
 @pytest.mark.parametrize(("launch", "said"), [("dp", True), ("spawn", False)])
 def test_only_of_dataparallel_it_is_said_why_the_first_device_holds_more(launch: str, said: bool) -> None:
+    preset = preset_of({"trial": [{"name": "a", "launch": launch}]})
+    told = done(0, peak_gpu_bytes=3 * GB), done(1, peak_gpu_bytes=2 * GB)
+    results = results_for(preset, with_done(journal("a", device="cuda:0"), *told))
     words = "a: cuda:0 used up to 3 GB, 1 GB more than any other device"
-    assert any(note.startswith(words) for note in note_lines(*on_gpus(launch))) is said
+    assert any(note.startswith(words) for note in note_lines(results, preset)) is said
 
 
 ON_CPU, SHARED = "the ranks are on the CPU", "ranks share a GPU, which NCCL refuses"
@@ -114,10 +89,8 @@ def test_why_there_is_this_backend_is_told_in_results_and_columns_and_how_to_rea
     assert sum("backend" in words for words in found.reading) == 2
     results, preset = run_of(GLOO | {"backend_why": SHARED}, ALONE)
     assert (results.trials[0].repeats[0].backend, results.trials[0].repeats[0].backend_why) == ("gloo", SHARED)
-    header, _, *lines = [line.split("|") for line in markdown(results, preset).splitlines() if line.startswith("|")]
-    place = header.index(" backend ")
-    assert [line[place].strip() for line in lines] == ["gloo", "–"]
-    [a, b] = csv.DictReader(io.StringIO(as_csv(results, preset)))
+    assert [cells_of(markdown(results, preset), name)["backend"] for name in "ab"] == ["gloo", "–"]
+    a, b = csv_rows(results, preset)
     assert (a["backend"], a["backend_why"], b["backend"]) == ("gloo", SHARED, "")
 
 

@@ -67,7 +67,6 @@ def test_points_are_joined_and_the_first_and_last_are_in_the_corners() -> None:
     first, *_, last = letters_of(plotted, "a")
     assert first == (len(plotted) - 1, 0)
     assert last == (0, max(map(len, plotted)) - 1)
-    plotted = area(plot(steep(), [A], 80, 20))
     for row, column in letters_of(plotted, "a")[1:-1]:
         near = {
             plotted[at][beside]

@@ -1,16 +1,12 @@
 """Two runs as one: the answer, the table of the trials of both, and what scripts read of it."""
 
-import csv
-import io
 import json
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 import pytest
 
 from ddptui.analysis.policy import Caution
-from ddptui.analysis.primitive_results import Cell
 from ddptui.analysis.results import Change, Results
 from ddptui.config.preset import Preset
 from ddptui.report.columns import columns_of
@@ -19,11 +15,11 @@ from ddptui.report.notes import note_lines
 from ddptui.report.primitive_tables import of_cells
 from ddptui.report.rows import ROUGH, rows_of
 from ddptui.report.run_diff import NO_DIFFERENCE
-from ddptui.report.table import as_csv, as_json, markdown, text
+from ddptui.report.table import as_json, markdown, text
 from ddptui.store.runs import RunError
-from ddptui.text.tables import Filled
 from tests.support.builders import ended, failure, journal, results_for, two_trials
 from tests.support.measured_cells import cell, of_primitives, result
+from tests.support.printed import csv_rows
 from tests.support.two_runs import compared, preset_behind, run_of, run_with
 from tests.unit.report.edited import edited
 
@@ -215,8 +211,7 @@ def test_markdown_json_and_csv_are_those_of_any_run() -> None:
     ]
     kinds = [(finding["kind"], finding.get("trials")) for finding in whole["findings"]]
     assert ("slower", ["B:a"]) in kinds
-    rows = [*csv.DictReader(io.StringIO(as_csv(results, preset)))]
-    assert [(row["trial"], row["repeat"]) for row in rows[:4]] == [
+    assert [(row["trial"], row["repeat"]) for row in csv_rows(results, preset)[:4]] == [
         ("A:a", "1"),
         ("A:a", "2"),
         ("B:a", "1"),
@@ -230,10 +225,6 @@ def measured(*launches: float, **changes: Any) -> Results:
     return of_primitives({"ranks-2": several})[0]
 
 
-def columns_of_cells(measured: Sequence[Cell]) -> Sequence[Filled]:
-    return of_cells(measured).columns
-
-
 def test_primitives_are_compared_cell_by_cell() -> None:
     results, preset = compared(measured(100), measured(150))
     assert answer_of(results) == [
@@ -242,13 +233,12 @@ def test_primitives_are_compared_cell_by_cell() -> None:
     ]
     lines = text(results, preset, 80).splitlines()
     assert "A:ranks-2: 2 ranks, gloo" in lines
-    tables = [columns_of_cells(trial.primitives[0].cells) for trial in results.trials]
+    tables = [of_cells(trial.primitives[0].cells).columns for trial in results.trials]
     assert [{column.header: column.cells for column in table}["ratio"] for table in tables] == [
         ["–", "–"],
         ["1.00", "1.50"],
     ]
-    rows = [*csv.DictReader(io.StringIO(as_csv(results, preset)))]
-    assert [(row["trial"], row["ratio"]) for row in rows] == [
+    assert [(row["trial"], row["ratio"]) for row in csv_rows(results, preset)] == [
         ("A:ranks-2", ""), ("A:ranks-2", ""), ("B:ranks-2", "1.0"), ("B:ranks-2", "1.5"),
     ]  # fmt: skip
     assert f"difference: {NO_DIFFERENCE}" in lines

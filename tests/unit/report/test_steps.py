@@ -17,16 +17,9 @@ from tests.support.builders import hello, journal, launched, offset, step
 from tests.support.traces import MS, Told, all_reduce, delayed, works_of
 from tests.support.traces import trace as told_by
 
-Lines = list[dict[str, str]]
 
-
-def lines_of(messages: list[Message]) -> Lines:
+def lines_of(messages: list[Message]) -> list[dict[str, str]]:
     return [*csv.DictReader(steps_as_csv({("a", 1): lambda: messages}))]
-
-
-def lines_of_run(run: Run) -> Lines:
-    preset = run.preset()
-    return [*csv.DictReader(pieces(run, preset, results_of(run, preset), "steps"))]
 
 
 def late(ranks: int = 2) -> Told:
@@ -77,10 +70,10 @@ def test_who_waited_and_who_came_last() -> None:
 
 
 def test_waits_and_transfers_add_up_to_those_of_the_result() -> None:
-    name = "who-waits"
-    run = Run(RUNS / name)
-    lines = lines_of_run(run)
-    for trial in json.loads((RUNS / name / "results.json").read_text())["trials"]:
+    run = Run(RUNS / "who-waits")
+    preset = run.preset()
+    lines = [*csv.DictReader(pieces(run, preset, results_of(run, preset), "steps"))]
+    for trial in json.loads((run.folder / "results.json").read_text())["trials"]:
         for number, repeat in enumerate(trial["repeats"], start=1):
             for rank in repeat["ranks"] if trial["config"].get("strategy") in ("all_reduce", "gather_scatter") else ():
                 of_rank = [

@@ -37,8 +37,7 @@ def events_of(told: Told, begin: Iterable[Message] = ()) -> list[Event]:
     messages = [*begin, *(step for own in told.values() for step in own)]
     decoded: dict[str, Any] = msgspec.json.decode("".join(trace({("a", 1): messages})))
     assert decoded["displayTimeUnit"] == "ms"
-    events: list[Event] = decoded["traceEvents"]
-    return events
+    return decoded["traceEvents"]
 
 
 def slices(events: list[Event], kind: str) -> list[Event]:
@@ -46,8 +45,7 @@ def slices(events: list[Event], kind: str) -> list[Event]:
 
 
 def end(event: Event) -> float:
-    moment: float = event["ts"] + event["dur"]
-    return moment
+    return event["ts"] + event["dur"]
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -68,7 +66,8 @@ def test_on_every_track_slices_lie_within_each_other_or_apart(shape: Shape) -> N
 
 
 def test_each_rank_has_a_track_with_its_steps_and_their_phases_since_the_launch() -> None:
-    events = events_of(late(all_reduce))
+    told = late(all_reduce)
+    events = events_of(told)
     names = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
     assert names == {
         0: "rank 0",
@@ -83,9 +82,7 @@ def test_each_rank_has_a_track_with_its_steps_and_their_phases_since_the_launch(
         ]
         phases = [each["name"] for each in slices(events, "phase") if each["tid"] == track]
         assert phases == 4 * ["data", "forward", "backward", "aggregate", "optimizer"]
-    told = late(all_reduce)
-    first = told[0][0].begin_ns
-    early = Launched(trial="a", repeat=1, at_ns=first - 7 * MS, command=())
+    early = Launched(trial="a", repeat=1, at_ns=told[0][0].begin_ns - 7 * MS, command=())
     [begin, *_] = slices(events_of(told, [early]), "step")
     assert begin["ts"] == pytest.approx(7000)
 

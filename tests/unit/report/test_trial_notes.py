@@ -40,10 +40,11 @@ def results(warnings: dict[str, list[Caution]]) -> Results:
     return warned(found, lambda trial: warnings.get(trial.name, []))
 
 
-def blamed(trial: TrialResult, cost_s: float, phase: str = "aggregate") -> TrialResult:
+def blamed(
+    trial: TrialResult, cost_s: float, phase: str = "aggregate", steps: tuple[int, int] | None = None
+) -> TrialResult:
     excess = ConfidenceInterval(estimate=1.0, low=0.9, high=1.1)
-    culprit = Culprit(rank=1, phase=phase, share=1.0, wait_caused_s=cost_s, excess_s=excess)
-    assert trial.summary is not None
+    culprit = Culprit(rank=1, phase=phase, share=1.0, wait_caused_s=cost_s, excess_s=excess, steps=steps)
     return msgspec.structs.replace(trial, summary=msgspec.structs.replace(trial.summary, culprit=culprit))
 
 
@@ -77,12 +78,7 @@ def test_a_trial_that_was_stopped_or_not_reached_and_none_that_is_chosen() -> No
 @pytest.mark.parametrize("name", ["published", "caution"])
 def test_a_trial_keeps_its_notes_whatever_its_name(name: str) -> None:
     """Seen red: a trial called `published` lost its notes, when they were sorted by their first word."""
-    preset = msgspec.structs.replace(
-        PRESET,
-        trials=tuple(
-            msgspec.structs.replace(trial, name=name) if trial.name == "c" else trial for trial in PRESET.trials
-        ),
-    )
+    preset = preset_of({"trial": [{"name": "a"}, {"name": name}]})
     found = results_for(preset, journal("a"), failure(name, error="why"))
     assert in_words(found, preset, name).chosen == [f"trial {name} failed: why"]
     assert f"trial {name} failed: why" in in_words(found, preset, "a").others
@@ -115,11 +111,7 @@ def test_who_is_late_is_said_in_short() -> None:
     assert in_short(trial) == in_short(None) == ""
     assert in_short(blamed(trial, 1.0)) == "rank 1 is late, in aggregate"
     assert in_short(blamed(trial, 1.0, "between steps")) == "rank 1 is late, between steps"
-    late = blamed(trial, 1.0)
-    assert late.summary is not None
-    assert late.summary.culprit is not None
-    culprit = msgspec.structs.replace(late.summary.culprit, steps=(300, 339))  # a matrix beside it is of all
-    late = msgspec.structs.replace(late, summary=msgspec.structs.replace(late.summary, culprit=culprit))
+    late = blamed(trial, 1.0, steps=(300, 339))  # a matrix beside it is of all
     assert in_short(late) == "rank 1 is late, in aggregate, in steps 300 to 339"
 
 

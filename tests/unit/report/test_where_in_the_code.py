@@ -36,11 +36,16 @@ def source(file: str, line: int, host: str, started: str, is_lab: bool) -> str:
     return f"line {line} of {file} on {host}"
 
 
+def as_recorded(run: str) -> tuple[Results, Preset]:
+    preset = Run(RUNS / run).preset()
+    return results_of(Run(RUNS / run), preset), preset
+
+
 def read(run: str, places: list[PlaceTime], findings: list[Finding] | None = None) -> tuple[Results, Preset]:
     """A recorded run, with these places and findings in each repeat, and no late rank."""
-    preset = Run(RUNS / run).preset()
+    results, preset = as_recorded(run)
     told = {"places": places, "culprit": None, "findings": findings or []}
-    return edited(results_of(Run(RUNS / run), preset), repeat=lambda *_: told), preset
+    return edited(results, repeat=lambda *_: told), preset
 
 
 PLACES = [place(number, {0: 0.0, 1: 20.5 - number}) for number in range(1, 31)]
@@ -101,13 +106,8 @@ def test_a_terminal_shows_five_places_that_explain_something_or_of_a_late_rank()
     assert HEADING not in text(*read("watched", PLACES), WIDTH)
     assert HEADING not in text(*read("watched", [], [LATE]), WIDTH)
     assert "Where in the code" not in text(*read("quickstart", PLACES, [LATE]), WIDTH)  # the lab's own code
-    results, preset = read("watched", PLACES)
-    assert HEADING not in text(results, preset, WIDTH)
-    recorded = results_of(Run(RUNS / "watched"), preset)
-    [repeat] = recorded.base.repeats
-    assert repeat.culprit is not None
-    repeats = [msgspec.structs.replace(repeat, places=PLACES, findings=[])]
-    late = msgspec.structs.replace(recorded, trials=[msgspec.structs.replace(recorded.base, repeats=repeats)])
+    recorded, preset = as_recorded("watched")
+    late = edited(recorded, repeat=lambda *_: {"places": PLACES, "findings": []})
     assert HEADING in text(late, preset, WIDTH)
 
 
@@ -119,11 +119,6 @@ def test_markdown_has_twenty_places_with_their_source() -> None:
     [host] = {rank.host for rank in results.base.repeats[-1].ranks}
     assert rows[0] == f"| augment, train.py:1 | data | 19.50 | collate, train.py:37 | line 1 of train.py on {host} |"
     assert "source" not in markdown(results, preset, UNREAD)
-
-
-def as_recorded(run: str) -> tuple[Results, Preset]:
-    preset = Run(RUNS / run).preset()
-    return results_of(Run(RUNS / run), preset), preset
 
 
 def test_each_ranks_parts_make_its_train_time_in_a_watched_training_alone() -> None:
