@@ -50,16 +50,14 @@ def steps_of(ms: Callable[[int], float] = in_between, *, steps: int = STEPS, war
     }
 
 
-def changed(
-    told: Told, *changes: tuple[int, tuple[Bottleneck, ...]], trial: str = "a", repeat: int = 1
-) -> list[Message]:
+def changed(told: Told, *changes: tuple[int, tuple[Bottleneck, ...]]) -> list[Message]:
     """A launch in which delays were changed just before some steps began."""
     steps: list[Message] = [own for pair in zip(*told.values(), strict=True) for own in pair]
     for number, bottleneck in reversed(changes):
         first = next(at for at, own in enumerate(steps) if isinstance(own, Step) and own.step == number)
         at_ns = min(told[rank][number].begin_ns for rank in told)
         steps.insert(first, Injection(at_ns=at_ns, bottleneck=bottleneck))
-    begun = [launched(trial, repeat, at_ms=0), *(hello(rank) for rank in told), *(ready(rank) for rank in told)]
+    begun = [launched("a", at_ms=0), *(hello(rank) for rank in told), *(ready(rank) for rank in told)]
     return [*begun, *steps, *(done(rank) for rank in told), ended()]
 
 

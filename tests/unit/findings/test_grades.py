@@ -8,7 +8,16 @@ from msgspec.structs import replace
 from ddptui.analysis.finding import Kind
 from ddptui.wire.messages import Audit
 from ddptui.wire.records import Ended, Failure, Message
-from tests.support.builders import audit, done, failure, journal, preset_of, results_for, with_done
+from tests.support.builders import (
+    audit,
+    audit_without_numbers,
+    done,
+    failure,
+    journal,
+    preset_of,
+    results_for,
+    with_done,
+)
 
 WRONG = audit(error=0.5, scaled_error=0.5, worst_error=0.5, tensors=2, wrong=("weight",), wrong_tensors=1)
 OWN = {"name": "a", "strategy": "mine.py:average"}
@@ -52,5 +61,6 @@ def test_a_failure_without_a_rank_or_a_line_is_not_the_strategys(changes: Any, e
 
 
 def test_what_is_not_finite_is_wrong() -> None:
-    nothing = audit(error=None, scale=None, scaled_error=None, own_scale=None, own_error=None)
-    assert grades(repeat(1, nothing)) == [(Kind.OWN_WRONG, "the gradients that it leaves are not finite")]
+    assert grades(repeat(1, audit_without_numbers())) == [
+        (Kind.OWN_WRONG, "the gradients that it leaves are not finite")
+    ]

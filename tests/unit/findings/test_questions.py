@@ -146,10 +146,10 @@ def test_an_interrupted_run_says_so_and_before_anything_is_measured_nothing_else
     assert (last.kind, last.numbers) == (Kind.INTERRUPTED, {"done": 2, "of_trials": 3})
 
 
-def delayed(*sizes_ms: float, at: str = "backward", names: str = "{:g}-ms", **fields: Any) -> list[dict[str, Any]]:
+def delayed(*sizes_ms: float, at: str = "backward", names: str = "{:g}-ms") -> list[dict[str, Any]]:
     """Trials in which rank 1 is late by so much."""
     late = {"at": at, "ranks": [1]}
-    return [{"name": names.format(ms), "bottleneck": [late | {"sleep_ms": ms}], **fields} for ms in sizes_ms]
+    return [{"name": names.format(ms), "bottleneck": [late | {"sleep_ms": ms}]} for ms in sizes_ms]
 
 
 def of_delays(*sizes_ms: float, rank: int = 1, without: bool = True) -> list[Finding]:
@@ -314,11 +314,10 @@ def test_strategies_with_several_numbers_of_ranks_are_compared_at_each() -> None
     assert (one.kind, one.trials, one.place) == (Kind.ALIKE, ("flat-1",), "all_reduce-1")
 
 
-@pytest.mark.parametrize(("spawn", "kind"), [((10, 10), Kind.ALIKE), ((9, 15), Kind.UNCLEAR), ((20, 20), Kind.SLOWER)])
-def test_launch_modes_are_compared_by_training_and_by_start(spawn: Sequence[float], kind: Kind) -> None:
+def test_launch_modes_are_compared_by_training_and_by_start() -> None:
     trials = [{"name": name, "launch": name} for name in ("process", "spawn")]
-    training, start = found({"process": (10, 10), "spawn": spawn}, trials)
-    assert (training.kind, training.trials) == (kind, ("spawn",))
+    training, start = found({"process": (10, 10), "spawn": (20, 20)}, trials)
+    assert (training.kind, training.trials) == (Kind.SLOWER, ("spawn",))
     assert (start.kind, start.numbers) == (Kind.START, {"low_s": 2.0, "high_s": 2.0})
 
 
@@ -328,8 +327,6 @@ def test_launch_modes_are_compared_by_training_and_by_start(spawn: Sequence[floa
         ({"a": (10, 10), "b": (20, 20), "c": (30, 30)}, Kind.PUBLISHED_HOLDS),
         ({"a": (10, 10), "b": (30, 30), "c": (20, 20)}, Kind.PUBLISHED_SWAPPED),
         ({"a": (10, 10), "b": (20, 25), "c": (24, 23)}, Kind.PUBLISHED_UNCLEAR),
-        ({"a": (10,), "b": (11,), "c": (12,)}, Kind.PUBLISHED_UNCLEAR),
-        ({"a": (10,), "b": (20,), "c": (30,)}, Kind.PUBLISHED_HOLDS),
     ],
 )
 def test_the_published_order(times: Times, kind: Kind) -> None:

@@ -90,12 +90,3 @@ def test_a_trial_that_was_skipped_does_not_interrupt_the_run_and_keeps_what_it_h
     assert (second.summary is None) == (not second.repeats)
     assert second.error == ("why" if status == "failed" else None)
     assert second.command == ["python", "-m", "workers.spawn"]
-
-
-def test_ratios_are_taken_of_the_repeats_that_both_have() -> None:
-    results = after(cut_short("a"), journal("b"), journal("b", 2))
-    assert shape(results) == [("skipped", 0), ("ok", 2)]
-    assert (results.trials[1].summary.ratio, results.trials[1].summary.speedup) == (None, None)
-    results = after(journal("a"), journal("b", step_ms=20), cut_short("a", 2), journal("b", 2, step_ms=40))
-    ratio = results.trials[1].summary.ratio
-    assert (ratio.low, ratio.high) == pytest.approx((2, 2))
