@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from ddptui.analysis.results import Results
+from ddptui.analysis.results import RepeatResult, Results
 from ddptui.config.parser import parse
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck
@@ -355,6 +355,11 @@ def two_trials(**fields: Any) -> Preset:
 def outcomes_of(*journals: list[Message]) -> dict[tuple[str, int], RepeatOutcome]:
     read = [found for messages in journals if (found := outcome_of_messages(messages))]
     return {(found.trial, found.repeat): found for found in read}
+
+
+def result_of(messages: list[Message]) -> RepeatResult:
+    """What one launch, which ended well, comes to."""
+    return outcome_of_messages(messages).result
 
 
 def results_for(preset: Preset, *journals: list[Message]) -> Results:

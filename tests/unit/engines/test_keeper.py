@@ -12,11 +12,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ddptui.engines.base import LAUNCHER_LOG
 from ddptui.engines.local.engine import LocalLaunch
-from ddptui.engines.local.warm import WarmParent, start_keeper
+from ddptui.engines.local.warm import WarmParent
 from ddptui.host import keeper
-from tests.unit.engines.conftest import ready
+from tests.unit.engines.conftest import launched, ready
 
 SOON_S = 8.0
 SLEEP = "import time; time.sleep(600)"
@@ -45,7 +44,6 @@ Kept = Callable[[str], LocalLaunch]
 
 @pytest.fixture(params=["cold", "warm"])
 def kept(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Kept]:
-    """Starts a Python script, kept, in a folder; its own folder is `own`."""
     parent = None if request.param == "cold" else request.getfixturevalue("warm")
     yield from launchers(tmp_path, parent)
 
@@ -58,23 +56,14 @@ def mortal(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Kept]:
 
 
 def launchers(folder: Path, warm: WarmParent | None) -> Iterator[Kept]:
-    launched: list[LocalLaunch] = []
+    launches: list[LocalLaunch] = []
 
     def start(script: str) -> LocalLaunch:
-        own = folder / "own"
-        own.mkdir(exist_ok=True)
-        with (folder / LAUNCHER_LOG).open("wb") as log:
-            where = {"TMPDIR": str(own)}, folder, own, log
-            if warm is None:
-                process = start_keeper([sys.executable, "-c", script], *where)
-                launched.append(LocalLaunch(process, own, "cold"))
-            else:
-                forked = warm.fork("tests.support.script", "main", [script], *where)
-                launched.append(LocalLaunch(forked, own, "warm", warm=warm))
-        return launched[-1]
+        launches.append(launched(script, folder, warm, TMPDIR=str(folder / "own")))
+        return launches[-1]
 
     yield start
-    for launch in launched:
+    for launch in launches:
         launch.stop()
 
 

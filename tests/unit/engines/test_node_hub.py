@@ -31,13 +31,6 @@ from tests.support.builders import preset_of
 from tests.support.runner import arguments
 
 SOON_S = 5.0
-FIRST_PORT = 23_000
-
-
-@pytest.fixture
-def nodes_hub() -> Iterator[NodeServer]:
-    with closing(NodeServer("a-run", 2, "127.0.0.1", FIRST_PORT)) as open_muster:
-        yield open_muster
 
 
 class Node:
@@ -215,10 +208,7 @@ def test_a_ticket_that_was_cut_short_is_refused(length: int) -> None:
     [
         ("nowhere", "nowhere: neither a ticket (ddptui1:…) nor a file that holds one: No such file or directory"),
         ("", "neither a ticket"),
-        (
-            f"{MARK}!!!",
-            f"or of another version of ddptui: copy the whole line again, or {INSTALL}",
-        ),
+        (f"{MARK}!!!", f"or of another version of ddptui: copy the whole line again, or {INSTALL}"),
         ("ddptui2:AAAA", f"this ticket is from another version of ddptui: {INSTALL}"),
         (MARK + "A" * 5000, "begins with ddptui1: and is one line"),
     ],

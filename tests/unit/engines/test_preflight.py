@@ -18,7 +18,7 @@ from ddptui.config.trial import Trial, TrialError
 from ddptui.config.values import make_trial, parse_assignment
 from ddptui.engines import base, checks, gpu_checks
 from ddptui.engines.checks import CHECKS
-from ddptui.engines.gpu_checks import GpuInfo, problem, wants_to_know, without_gpus
+from ddptui.engines.gpu_checks import GpuInfo, problem, without_gpus
 from ddptui.host import gpus
 from ddptui.host.folders import lab_root
 from ddptui.host.gpus import Build, Driver, HostGpu
@@ -272,22 +272,6 @@ def test_what_it_can_run_or_only_the_ranks_can_tell_is_let_through(fields: dict[
     assert problem(make_trial(fields), machine, OTHERWISE) is None
 
 
-@pytest.mark.parametrize(
-    ("fields", "wants"),
-    [
-        ({}, False),
-        ({"strategy": "ring"}, False),
-        ({"backend": "gloo"}, False),
-        ({"strategy": "ring", "share_gpu": True}, True),
-        ({"strategy": "ring", "backend": "gloo"}, True),
-        ({"strategy": "ring", "backend": "gloo", "device": "cpu"}, False),
-        ({"primitives": "see", "share_gpu": True}, True),
-    ],
-)
-def test_gpus_are_looked_for_where_they_matter(fields: dict[str, Any], wants: bool) -> None:
-    assert wants_to_know(make_trial(fields)) is wants
-
-
 # What does without GPUs
 
 
@@ -353,6 +337,8 @@ def test_a_later_trial_is_refused_before_the_first_one_starts(machine: list[GpuI
         checks.prepare(preset_of(TWO))
     machine.append(with_gpus(2))
     assert [trial.name for trial in checks.prepare(preset_of(TWO)).trials] == ["cpu", "gpus"]
+    with pytest.raises(PresetError, match=r"^made, trial a: strategy: 'ring' sends from rank to rank"):
+        settle(strategy="ring", backend="gloo")
 
 
 @pytest.mark.usefixtures("machine")
@@ -375,7 +361,10 @@ def test_nobody_looks_at_gpus_for_trials_that_want_none(monkeypatch: pytest.Monk
     found = gpu_checks.look_at_gpus()
     assert (found.surely_none, found.build, found.visible) == (gpus.surely_none(), gpus.built_for(), "5")
     monkeypatch.setattr(gpu_checks, "look_at_gpus", lambda: pytest.fail("it looked"))
-    checks.prepare(preset_of({"trial": [{"name": "a"}, {"name": "b", "launch": "dp"}]}))
+    over_gloo = {"strategy": "ring", "backend": "gloo"}
+    wanting_none = [{}, {"launch": "dp"}, {"strategy": "ring"}, {"backend": "gloo"}, {**over_gloo, "device": "cpu"}]
+    for fields in wanting_none:
+        settle(**fields)
 
 
 def test_a_node_that_joined_looks_at_its_own_ranks(machine: list[GpuInfo]) -> None:

@@ -1,7 +1,6 @@
 """Two versions of ddptui meet: both sides learn at once which versions they have, and what to do."""
 
 import io
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
@@ -73,12 +72,6 @@ def test_neither_a_stranger_nor_who_has_been_let_in_is_asked_for_its_version(hub
     assert hub.receive(SOON_MS) == [step(0)]
     assert not rank.poll(100)
     assert not stranger.poll(0)
-
-
-@pytest.fixture
-def nodes_hub() -> Iterator[NodeServer]:
-    with closing(NodeServer("a-run", 1, "127.0.0.1", PORT)) as made:
-        yield made
 
 
 @pytest.mark.parametrize("version", ["0.0.1", "99.0"])

@@ -8,7 +8,7 @@ import pytest
 from ddptui.analysis.correctness import averaging, in_sync, reshuffled, sync_check
 from ddptui.analysis.figures import weighted_loss
 from ddptui.analysis.policy import Caution
-from ddptui.analysis.results import Averaging, Check, InSync, Loss, PhasesMs, RepeatResult, StepMs
+from ddptui.analysis.results import Averaging, Check, InSync, Loss, PhasesMs, StepMs
 from ddptui.findings.compare import compare
 from ddptui.findings.repeat import outcome_of_messages
 from ddptui.wire.messages import Audit, Done
@@ -26,6 +26,7 @@ from tests.support.builders import (
     outcomes_of,
     preset_of,
     ready,
+    result_of,
     results_for,
     step,
     two_trials,
@@ -57,10 +58,6 @@ BY_HAND: list[Message] = [
 
 def exactly(value: float) -> Any:
     return pytest.approx(value, rel=1e-12)
-
-
-def result_of(messages: list[Message]) -> RepeatResult:
-    return outcome_of_messages(messages).result
 
 
 def test_every_figure_of_a_repeat() -> None:

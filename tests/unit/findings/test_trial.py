@@ -9,15 +9,14 @@ import msgspec
 import pytest
 
 from ddptui.analysis.finding import Finding, Kind
-from ddptui.analysis.results import RepeatResult, Results
-from ddptui.findings.repeat import outcome_of_messages
+from ddptui.analysis.results import Results
 from ddptui.report.columns import COLUMNS
 from ddptui.report.notes import note_lines
 from ddptui.report.rows import rows_of
 from ddptui.report.table import text
 from ddptui.wire.messages import Slept, Step
 from ddptui.wire.records import Message
-from tests.support.builders import beside, journal, preset_of, results_for, trained
+from tests.support.builders import beside, journal, preset_of, result_of, results_for, trained
 from tests.support.launches import launch_of
 from tests.support.traces import MS, Shape, Told, all_reduce, bucketed, delayed, trace, works_of
 
@@ -185,8 +184,9 @@ def test_steps_that_were_left_out_are_told_with_the_first_reason(steps: Sequence
     line, *_ = foot(launch_of(told))
     assert line.startswith(words)
     assert line.endswith("all_reduce (8 bytes), rank 1 none")
-    assert (result_of(told).wait_ms is None) == (len(steps) == 100)
-    assert len(result_of(told).mismatches) == len(steps)
+    result = result_of(launch_of(told))
+    assert (result.wait_ms is None) == (len(steps) == 100)
+    assert len(result.mismatches) == len(steps)
 
 
 def test_without_instruments_that_is_all_there_is_to_say() -> None:
@@ -209,13 +209,9 @@ def test_a_loss_that_is_no_number_is_told_in_the_table_and_in_words() -> None:
     assert Kind.DIVERGED not in kinds(results_of(launch_of(sound))[0].findings)
 
 
-def result_of(told: Told) -> RepeatResult:
-    return outcome_of_messages(launch_of(told)).result
-
-
 def test_the_figures_of_a_repeat_are_those_of_its_steps() -> None:
     works = [{0: [10 * MS, 0, 0, 0, 0, 0], 1: [30 * MS, 0, 0, 0, 0, 0]} for _ in range(30)]
-    result = result_of(trace(works, transfer=2 * MS))
+    result = result_of(launch_of(trace(works, transfer=2 * MS)))
     assert (result.wait_ms, result.transfer_ms, result.overlap) == pytest.approx(((20 + 0) / 2, 4, 0))
     assert (result.wait_share, result.transfer_share) == pytest.approx((10 / 34, 4 / 34))
     assert result.verdict == "skew"
