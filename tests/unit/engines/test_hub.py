@@ -25,25 +25,18 @@ from ddptui.wire.connection import KEYS_VARIABLE, PeerKeys, use_keys
 from ddptui.wire.messages import Failed, Heartbeat, Position, RankMessage, Step
 from ddptui.wire.records import Alive, ConsoleMessage, Look, SetBottleneck, Stop
 from tests.support.builders import done, heartbeat, hello, ready, step
+from tests.unit.engines.conftest import Connect, Socket
 
 SOON_MS = 5_000  # for what must come
 NEVER_MS = 100  # for what must not
 
 
-@pytest.fixture
-def hub(request: pytest.FixtureRequest) -> Iterator[RankServer]:
-    with RankServer(world_size=getattr(request, "param", 2)) as hub:
-        yield hub
-
-
 class Peer:
     """A rank's socket, with nothing of a rank behind it."""
 
-    def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]", hub: RankServer) -> None:
+    def __init__(self, socket: Socket, hub: RankServer) -> None:
         self._hub = hub
-        self.socket = context.socket(zmq.DEALER)
-        self.socket.setsockopt(zmq.LINGER, 0)
-        self.socket.connect(hub.endpoint)
+        self.socket = socket
 
     def send(self, *frames: bytes) -> list[RankMessage]:
         """Send one message of these frames; returns what the hub makes of it."""
@@ -59,21 +52,12 @@ class Peer:
         return msgspec.msgpack.decode(self.socket.recv(), type=ConsoleMessage)
 
 
-@pytest.fixture
-def peer(hub: RankServer) -> Iterator[Callable[[], Peer]]:
-    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-    with ExitStack() as open_peers:
-
-        def connect() -> Peer:
-            made = Peer(context, hub)
-            open_peers.callback(made.socket.close)
-            return made
-
-        yield connect
-    context.term()
-
-
 MakePeer = Callable[[], Peer]
+
+
+@pytest.fixture
+def peer(hub: RankServer, connect: Connect) -> MakePeer:
+    return lambda: Peer(connect(), hub)
 
 
 def test_what_a_rank_with_the_token_says_comes_through_in_order(hub: RankServer, peer: MakePeer) -> None:
@@ -118,16 +102,6 @@ def test_a_rank_that_does_not_fit_is_told_to_stop(
     assert rank.say(hello(token=hub.token, **changes)) == []
     assert rank.heard() == Stop(why=why)
     assert (hub.refused, hub.hellos) == (1, {})
-
-
-def test_a_rank_that_is_here_already_is_not_replaced(hub: RankServer, peer: MakePeer) -> None:
-    first, second = peer(), peer()
-    first.say(hello(0, token=hub.token, pid=1))
-    assert second.say(hello(0, token=hub.token, pid=2)) == []
-    assert second.heard() == Stop(why="a second process connected as rank 0")
-    assert hub.refused == 1
-    assert hub.hellos[0].pid == 1
-    assert first.say(step(0)) == [step(0)]
 
 
 @pytest.mark.parametrize("hub", [0], indirect=True)

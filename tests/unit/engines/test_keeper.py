@@ -12,11 +12,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ddptui.engines.base import LAUNCHER_LOG
 from ddptui.engines.local.engine import LocalLaunch
-from ddptui.engines.local.warm import WarmParent, start_keeper
+from ddptui.engines.local.warm import WarmParent
 from ddptui.host import keeper
-from tests.unit.engines.conftest import ready
+from tests.unit.engines.conftest import launched, ready
 
 SOON_S = 8.0
 SLEEP = "import time; time.sleep(600)"
@@ -45,7 +44,6 @@ Kept = Callable[[str], LocalLaunch]
 
 @pytest.fixture(params=["cold", "warm"])
 def kept(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Kept]:
-    """Starts a Python script, kept, in a folder; its own folder is `own`."""
     parent = None if request.param == "cold" else request.getfixturevalue("warm")
     yield from launchers(tmp_path, parent)
 
@@ -58,23 +56,14 @@ def mortal(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Kept]:
 
 
 def launchers(folder: Path, warm: WarmParent | None) -> Iterator[Kept]:
-    launched: list[LocalLaunch] = []
+    launches: list[LocalLaunch] = []
 
     def start(script: str) -> LocalLaunch:
-        own = folder / "own"
-        own.mkdir(exist_ok=True)
-        with (folder / LAUNCHER_LOG).open("wb") as log:
-            where = {"TMPDIR": str(own)}, folder, own, log
-            if warm is None:
-                process = start_keeper([sys.executable, "-c", script], *where)
-                launched.append(LocalLaunch(process, own, "cold"))
-            else:
-                forked = warm.fork("tests.support.script", "main", [script], *where)
-                launched.append(LocalLaunch(forked, own, "warm", warm=warm))
-        return launched[-1]
+        launches.append(launched(script, folder, warm, TMPDIR=str(folder / "own")))
+        return launches[-1]
 
     yield start
-    for launch in launched:
+    for launch in launches:
         launch.stop()
 
 
@@ -102,6 +91,12 @@ def children_of(launcher: LocalLaunch) -> list[psutil.Process]:
     return psutil.Process(launcher._process.pid).children()
 
 
+def begun(launcher: LocalLaunch) -> list[psutil.Process]:
+    """The children of a launcher, once there are some."""
+    until(lambda: bool(children_of(launcher)))
+    return children_of(launcher)
+
+
 def is_gone(process: psutil.Process) -> bool:
     gone, _ = psutil.wait_procs([process], timeout=SOON_S)
     return bool(gone) or process.status() == psutil.STATUS_ZOMBIE
@@ -113,7 +108,6 @@ def is_gone(process: psutil.Process) -> bool:
         ("", 0),
         ("raise SystemExit(3)", 3),
         ("import os; os.kill(os.getpid(), 9)", -9),
-        ("import os; os.kill(os.getpid(), 15)", -15),
     ],
 )
 def test_it_ends_as_the_launcher_did(kept: Kept, tmp_path: Path, script: str, code: int) -> None:
@@ -154,8 +148,7 @@ def test_signals_do_not_end_it_nor_are_ignored_by_its_child(kept: Kept, tmp_path
 
 def test_without_it_the_launcher_dies_as_well(mortal: Kept) -> None:
     launcher = mortal(SLEEP)
-    until(lambda: bool(children_of(launcher)))
-    children = children_of(launcher)
+    children = begun(launcher)
     launcher._process.kill()
     assert all(is_gone(child) for child in children)
     assert await_end(launcher) == -9
@@ -174,7 +167,6 @@ def test_who_escaped_goes_though_the_warm_parents_keeper_died(own: WarmParent, t
     start = next(launchers(tmp_path, ready(own)))
     launcher = start(script + SLEEP)
     orphan = escaped(tmp_path)
-    assert own._keeper is not None
     own._keeper.kill()
     assert await_end(launcher) == -9
     launcher.stop()
@@ -185,8 +177,7 @@ def test_who_escaped_goes_though_the_warm_parents_keeper_died(own: WarmParent, t
 def test_a_keeper_that_is_stopped_cannot_hold_up_the_console(mortal: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ddptui.engines.local.warm.STOP_WITHIN_S", 1.0)
     launcher = mortal(SLEEP)
-    until(lambda: bool(children_of(launcher)))
-    children = children_of(launcher)
+    children = begun(launcher)
     os.kill(launcher._process.pid, signal.SIGSTOP)
     launcher.stop()
     assert all(is_gone(child) for child in children)

@@ -82,7 +82,6 @@ def test_the_command_goes_on_behind_what_makes_the_links() -> None:
 
 def test_ranks_meet_where_the_launcher_is() -> None:
     part = links.part(trial(SLOW, world_size=3))
-    assert part is not None
     assert (part.node, part.nodes, part.ranks) == (0, 1, range(3))
     told = links.environment(7, [4, 5, 6])
     assert told[links.LINKS] == "7 4 5 6"

@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 from ddptui import __version__
 from ddptui.config.preset import EngineOptions
 from ddptui.engines.join import engine as join_engine
-from ddptui.engines.join import engine as node_hub
 from ddptui.engines.join.engine import JoinEngine, NodeServer
 from ddptui.engines.join.ticket import MARK, Ticket, TicketError, read_ticket
 from ddptui.host.folders import write_private
@@ -32,13 +31,6 @@ from tests.support.builders import preset_of
 from tests.support.runner import arguments
 
 SOON_S = 5.0
-FIRST_PORT = 23_000
-
-
-@pytest.fixture
-def nodes_hub() -> Iterator[NodeServer]:
-    with closing(NodeServer("a-run", 2, "127.0.0.1", FIRST_PORT)) as open_muster:
-        yield open_muster
 
 
 class Node:
@@ -83,7 +75,7 @@ def other(nodes_hub: NodeServer) -> Iterator[Node]:
 
 def words(to: NodeServer, node: int | None = None, **changes: str) -> Join:
     fields = {"version": __version__, "token": to.ticket.token, "host": "h", "address": "10.0.0.7", "interface": "eth0"}
-    return Join(node=node, **(fields | changes))  # type: ignore[arg-type]
+    return Join(node=node, **(fields | changes))
 
 
 def join(hub: NodeServer, *nodes: Node) -> None:
@@ -135,10 +127,10 @@ def test_who_is_silent_is_missed(
         lost = nodes_hub.receive()
     assert [there.number for there in lost] == [1]
     assert nodes_hub.receive() == []
-    monkeypatch.setattr(node_hub, "LOST_AFTER_S", 0.0)
+    monkeypatch.setattr(join_engine, "LOST_AFTER_S", 0.0)
     assert [there.number for there in nodes_hub.receive()] == [0]
     assert nodes_hub.missing == 2
-    assert node.heard(nodes_hub) == Farewell(why=node_hub.LOST)
+    assert node.heard(nodes_hub) == Farewell(why=join_engine.LOST)
 
 
 def test_a_launch_says_the_same_however_its_nodes_come(
@@ -190,6 +182,7 @@ def until_heard(nodes_hub: NodeServer, overs: int) -> None:
 # Tickets
 
 
+INSTALL = f"install the console's version on this host, which has {__version__}"
 TICKET = Ticket(run="r", endpoint="tcp://10.0.0.1:15000", token="t" * 32, keys=PeerKeys("s" * 40, "p" * 40, "x" * 40))
 
 
@@ -215,7 +208,8 @@ def test_a_ticket_that_was_cut_short_is_refused(length: int) -> None:
     [
         ("nowhere", "nowhere: neither a ticket (ddptui1:…) nor a file that holds one: No such file or directory"),
         ("", "neither a ticket"),
-        (f"{MARK}!!!", "damaged or incomplete, or of another version"),
+        (f"{MARK}!!!", f"or of another version of ddptui: copy the whole line again, or {INSTALL}"),
+        ("ddptui2:AAAA", f"this ticket is from another version of ddptui: {INSTALL}"),
         (MARK + "A" * 5000, "begins with ddptui1: and is one line"),
     ],
 )
@@ -271,11 +265,8 @@ GONE = "Error: lost the console: the connection has ended; the ranks of this nod
 )
 def test_a_node_ends_with_its_run_and_says_why(console: str, code: int, why: str) -> None:
     with subprocess.Popen([sys.executable, "-c", console], stdin=PIPE, stdout=PIPE, text=True) as run:
-        assert run.stdin is not None
-        assert run.stdout is not None
         ticket = run.stdout.readline().strip()
         with subprocess.Popen(arguments("join", ticket), stderr=PIPE, text=True) as node:
-            assert node.stderr is not None
             next(line for line in node.stderr if "this is node 0" in line)
             run.stdin.close()
             _, said = node.communicate(timeout=NODE_ENDS_S)

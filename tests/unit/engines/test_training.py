@@ -41,10 +41,8 @@ def console(tmp_path: Path) -> Path:
 def training(console: Path) -> Iterator[Training]:
     command = [sys.executable, "-c", "print(flush=True); input()"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={WATCHED: str(console)}) as it:
-        assert it.stdout is not None
         it.stdout.readline()  # the kernel shows a new program's environment only a moment after it has begun
         training = training_at(it.pid, console)
-        assert training is not None
         yield training
         it.kill()
 

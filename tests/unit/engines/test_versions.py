@@ -1,7 +1,6 @@
 """Two versions of ddptui meet: both sides learn at once which versions they have, and what to do."""
 
 import io
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,14 +8,12 @@ from typing import Any
 
 import msgspec
 import pytest
-import zmq
 
 from ddptui import __version__
 from ddptui.config.trial import Trial
 from ddptui.engines.join import agent
 from ddptui.engines.join.agent import JoinError, join
 from ddptui.engines.join.engine import NodeServer
-from ddptui.engines.join.ticket import MARK, TicketError, read_ticket
 from ddptui.engines.rank_server import RankServer
 from ddptui.host.network import Interface
 from ddptui.run.supervisor import LaunchSupervisor
@@ -25,17 +22,11 @@ from ddptui.wire.helper_messages import Farewell
 from ddptui.wire.messages import VERSION
 from ddptui.wire.records import Stop
 from tests.support.builders import hello, step
+from tests.unit.engines.conftest import Connect
 from tests.unit.engines.test_node_hub import Node, words
 
 SOON_MS = 5_000
 PORT = 24_000
-
-
-def connected(endpoint: str) -> "zmq.Socket[bytes]":
-    socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.DEALER)
-    socket.setsockopt(zmq.LINGER, 0)
-    socket.connect(endpoint)
-    return socket
 
 
 # A Hello of the next version: a field more than this one knows, and one fewer. What follows it is unknown, too.
@@ -51,40 +42,36 @@ OTHER_RANK = (
 )
 
 
-def test_a_rank_of_another_version_is_stopped_and_its_launch_names_both_and_the_remedy(tmp_path: Path) -> None:
+def test_a_rank_of_another_version_is_stopped_and_its_launch_names_both_and_the_remedy(
+    hub: RankServer, connect: Connect, tmp_path: Path
+) -> None:
     launch: Any = SimpleNamespace(exit_code=-15, end_reason=lambda: None)
-    with RankServer(world_size=1) as hub, connected(hub.endpoint) as rank:
-        supervisor = LaunchSupervisor(Trial(world_size=1), hub, launch, RepeatJournal(tmp_path, 1, io.BytesIO()))
-        rank.send(msgspec.msgpack.encode(hello_of_another_version(hub.token)))
-        assert hub.receive(SOON_MS) == []
-        assert (hub.refused, hub.first_refusal, hub.hellos) == (1, OTHER_RANK, {})
-        assert rank.poll(SOON_MS)
-        assert msgspec.msgpack.decode(rank.recv(), type=Stop) == Stop(why=OTHER_RANK)
-        supervisor.add([])
-        assert supervisor.is_over()
-        ended = supervisor.ended()
+    rank = connect()
+    supervisor = LaunchSupervisor(Trial(), hub, launch, RepeatJournal(tmp_path, 1, io.BytesIO()))
+    rank.send(msgspec.msgpack.encode(hello_of_another_version(hub.token)))
+    assert hub.receive(SOON_MS) == []
+    assert (hub.refused, hub.first_refusal, hub.hellos) == (1, OTHER_RANK, {})
+    assert rank.poll(SOON_MS)
+    assert msgspec.msgpack.decode(rank.recv(), type=Stop) == Stop(why=OTHER_RANK)
+    supervisor.add([])
+    assert supervisor.is_over()
+    ended = supervisor.ended()
     assert (ended.status, str(ended.error).startswith(OTHER_RANK)) == ("failed", True)
 
 
-def test_neither_a_stranger_nor_who_has_been_let_in_is_asked_for_its_version() -> None:
-    with RankServer(world_size=2) as hub, connected(hub.endpoint) as rank, connected(hub.endpoint) as stranger:
-        stranger.send(msgspec.msgpack.encode(hello_of_another_version("guessed")))
-        assert hub.receive(SOON_MS) == []
-        assert (hub.refused, hub.first_refusal) == (1, "a connection without this launch's token")
-        rank.send(msgspec.msgpack.encode([hello(0, token=hub.token)]))
-        assert len(hub.receive(SOON_MS)) == 1
-        rank.send(msgspec.msgpack.encode(hello_of_another_version(hub.token)))
-        assert hub.receive(SOON_MS) == []
-        rank.send(msgspec.msgpack.encode([step(0)]))
-        assert hub.receive(SOON_MS) == [step(0)]
-        assert not rank.poll(100)
-        assert not stranger.poll(0)
-
-
-@pytest.fixture
-def nodes_hub() -> Iterator[NodeServer]:
-    with closing(NodeServer("a-run", 1, "127.0.0.1", PORT)) as made:
-        yield made
+def test_neither_a_stranger_nor_who_has_been_let_in_is_asked_for_its_version(hub: RankServer, connect: Connect) -> None:
+    rank, stranger = connect(), connect()
+    stranger.send(msgspec.msgpack.encode(hello_of_another_version("guessed")))
+    assert hub.receive(SOON_MS) == []
+    assert (hub.refused, hub.first_refusal) == (1, "a connection without this launch's token")
+    rank.send(msgspec.msgpack.encode([hello(0, token=hub.token)]))
+    assert len(hub.receive(SOON_MS)) == 1
+    rank.send(msgspec.msgpack.encode(hello_of_another_version(hub.token)))
+    assert hub.receive(SOON_MS) == []
+    rank.send(msgspec.msgpack.encode([step(0)]))
+    assert hub.receive(SOON_MS) == [step(0)]
+    assert not rank.poll(100)
+    assert not stranger.poll(0)
 
 
 @pytest.mark.parametrize("version", ["0.0.1", "99.0"])
@@ -92,20 +79,19 @@ def nodes_hub() -> Iterator[NodeServer]:
 def test_a_node_of_another_version_is_told_at_once(
     nodes_hub: NodeServer, version: str, change: dict[str, object]
 ) -> None:
+    versions = f"has ddptui {version}, the console {__version__}: install the same version on both"
     with closing(Node(nodes_hub)) as node:
         fields = msgspec.to_builtins(words(nodes_hub, version=version)) | change
         stranger = fields | {"token": "x" * 32}
         node._socket.send(msgspec.msgpack.encode(stranger))  # which is not answered
-        why = f"this node has ddptui {version}, the console {__version__}: install the same version on both"
         for _ in range(2):
             node._socket.send(
                 msgspec.msgpack.encode({key: value for key, value in fields.items() if value is not None})
             )
-            assert node.heard(nodes_hub) == Farewell(why=why)
+            assert node.heard(nodes_hub) == Farewell(why=f"this node {versions}")
         with pytest.raises(AssertionError, match="nothing was heard"):
             node.heard(nodes_hub, within_s=0.1)
     assert nodes_hub.members == {}
-    versions = f"has ddptui {version}, the console {__version__}: install the same version on both"
     assert nodes_hub.take_notices() == [f"a node was rejected: it {versions}"] * 2
 
 
@@ -150,11 +136,3 @@ def test_a_node_understands_the_farewell_of_another_version(monkeypatch: pytest.
     farewell = {"type": "Farewell", "why": "this node has ddptui 1, the console 99", "well": False, "mood": "sad"}
     code, said = joined(farewell, monkeypatch)
     assert (code, said[-1]) == (1, "this node has ddptui 1, the console 99")
-
-
-def test_a_ticket_of_another_version_says_so() -> None:
-    with pytest.raises(TicketError, match=f"another version of ddptui.* {__version__}"):
-        read_ticket("ddptui2:AAAA")
-    ticket = MARK + "AAAA"
-    with pytest.raises(TicketError, match=f"incomplete, or of another version of ddptui.*{__version__}"):
-        read_ticket(ticket)

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,11 @@ import pytest
 
 from ddptui.engines.base import LAUNCHER_LOG
 from ddptui.engines.local.engine import LocalLaunch
-from ddptui.engines.local.warm import CannotFork, WarmParent, is_readable, start_keeper
+from ddptui.engines.local.warm import CannotFork, WarmParent, is_readable
 from ddptui.host import keeper
-from ddptui.host.folders import python_path
-from ddptui.host.machine import heap_limits
 from ddptui.wire.helper_messages import MOST_WARM_BYTES
 from tests.support.runner import ENOUGH_S
-from tests.unit.engines.conftest import ready
+from tests.unit.engines.conftest import launched, ready
 
 # What a process is: all that a fork could inherit, and a fresh process would not have.
 PORTRAIT = """
@@ -60,35 +58,12 @@ atexit.register(lambda: json.dump(portrait, open("portrait.json", "w")))
 
 
 @pytest.fixture
-def portrait(warm: WarmParent, tmp_path: Path) -> Callable[[str], dict[str, Any]]:
-    def of(start: str) -> dict[str, Any]:
-        code, log = ended(launched(start, PORTRAIT, tmp_path, warm, TMPDIR=str(tmp_path), WHO="me"), tmp_path)
-        assert code == 0, log
-        found: dict[str, Any] = json.loads((tmp_path / "portrait.json").read_text())
-        return found
-
-    return of
-
-
-@pytest.fixture
 def few_files(warm: WarmParent) -> Iterator[None]:
     """A limit that the warm parent of the session has not: consoles change theirs, too."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft - 1, hard))
     yield
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
-def launched(start: str, script: str, folder: Path, warm: WarmParent, **variables: str) -> LocalLaunch:
-    variables |= {"PYTHONPATH": python_path(), **heap_limits(os.environ)}  # as every launch has them
-    own = folder / "own"
-    own.mkdir(exist_ok=True)
-    with (folder / LAUNCHER_LOG).open("wb") as log:
-        if start == "warm":
-            forked = warm.fork("tests.support.script", "main", [script], variables, folder, own, log)
-            return LocalLaunch(forked, own, "warm")
-        command = [sys.executable, "-m", "tests.support.script", script]
-        return LocalLaunch(start_keeper(command, variables, folder, own, log), own, "cold")
 
 
 def ended(launch: LocalLaunch, folder: Path) -> tuple[int, str]:
@@ -98,9 +73,15 @@ def ended(launch: LocalLaunch, folder: Path) -> tuple[int, str]:
     return code, (folder / LAUNCHER_LOG).read_text()
 
 
-def test_a_forked_launcher_is_like_a_fresh_one(portrait: Callable[[str], dict[str, Any]], few_files: None) -> None:
-    fresh, forked = portrait("cold"), portrait("warm")
-    assert forked.pop("chance") != portrait("warm").pop("chance") != fresh.pop("chance")
+def test_a_forked_launcher_is_like_a_fresh_one(warm: WarmParent, tmp_path: Path, few_files: None) -> None:
+    def portrait(parent: WarmParent | None) -> dict[str, Any]:
+        code, log = ended(launched(PORTRAIT, tmp_path, parent, TMPDIR=str(tmp_path), WHO="me"), tmp_path)
+        assert code == 0, log
+        found: dict[str, Any] = json.loads((tmp_path / "portrait.json").read_text())
+        return found
+
+    fresh, forked = portrait(None), portrait(warm)
+    assert forked.pop("chance") != portrait(warm).pop("chance") != fresh.pop("chance")
     assert forked == fresh
 
 
@@ -124,14 +105,14 @@ POOL = "from concurrent.futures import *; import sys; sys.p = ThreadPoolExecutor
 def test_a_fork_keeps_no_handler_and_waits_for_a_thread_but_for_no_pool(
     script: str, log: str, tmp_path: Path, warm: WarmParent
 ) -> None:
-    assert ended(launched("warm", script, tmp_path, warm), tmp_path) == (0, log)
+    assert ended(launched(script, tmp_path, warm), tmp_path) == (0, log)
 
 
 def test_what_it_raises_and_exits_with_is_in_its_log_as_of_a_fresh_one(tmp_path: Path, warm: WarmParent) -> None:
     for script in ("raise ValueError('x')", "import sys; sys.exit('so')", "import sys; sys.exit(3)", "print('out')"):
         ends = []
-        for start in ("cold", "warm"):
-            code, log = ended(launched(start, script, tmp_path, warm), tmp_path)
+        for parent in (None, warm):
+            code, log = ended(launched(script, tmp_path, parent), tmp_path)
             ends.append((code, log.splitlines()[-1:]))
         assert ends[0] == ends[1]
 
@@ -163,15 +144,12 @@ def test_a_torch_that_cannot_be_forked_is_said(torch: str, problem: str, own: Wa
 
 def test_one_whose_files_have_changed_is_replaced_and_one_killed_is_missed(own: WarmParent, tmp_path: Path) -> None:
     first = ready(own)._imported
-    assert first is not None
     own._files[Path(keeper.__file__)] = 1
     second = ready(own)._imported
-    assert second is not None
     assert second.pid != first.pid
     assert not psutil.pid_exists(first.pid)
 
     psutil.Process(second.pid).kill()
-    assert own._keeper is not None
     own._keeper.wait(ENOUGH_S)
     assert ready(own).problem == "the process that forks the ranks was killed by SIGKILL"
     own._files[Path(keeper.__file__)] = 1  # what was wrong may be mended
@@ -181,7 +159,6 @@ def test_one_whose_files_have_changed_is_replaced_and_one_killed_is_missed(own: 
 def test_one_that_ends_before_it_was_looked_at_is_missed(own: WarmParent, tmp_path: Path) -> None:
     own.start()
     assert is_readable(own._socket, ENOUGH_S)
-    assert own._keeper is not None
     [parent] = psutil.Process(own._keeper.pid).children()
     parent.kill()
     own._keeper.wait(ENOUGH_S)
@@ -199,25 +176,23 @@ def test_it_forks_nothing_before_it_is_ready_and_nothing_it_cannot_be_told(own: 
         "the trial is too long to be sent to the process that forks the ranks"
     )
     assert own.problem is None
-    assert own._imported is not None
     os.kill(own._imported.pid, signal.SIGSTOP)  # one that does not answer is given up
     assert refusal(own, tmp_path) == own.problem == "the process that forks the ranks does not answer"
 
 
 def test_it_forks_one_launch_at_a_time_and_without_one_there_is_nothing_to_end(own: WarmParent, tmp_path: Path) -> None:
     ready(own).end_launch()
-    first = launched("warm", "import time; time.sleep(600)", tmp_path, own)
+    first = launched("import time; time.sleep(600)", tmp_path, own)
     assert refusal(own, tmp_path) == "another launch is running"
     first.stop()
     assert first.exit_code == -signal.SIGTERM
-    assert ended(launched("warm", "print('second')", tmp_path, own), tmp_path) == (0, "second\n")
-    killed = launched("warm", "import os; os.killpg(0, 9)", tmp_path, own)  # a launch may signal its own group
+    assert ended(launched("print('second')", tmp_path, own), tmp_path) == (0, "second\n")
+    killed = launched("import os; os.killpg(0, 9)", tmp_path, own)  # a launch may signal its own group
     assert ended(killed, tmp_path)[0] == -signal.SIGKILL
     assert not own.notices_its_end()
-    launched("warm", "", tmp_path, own)
+    launched("", tmp_path, own)
     assert is_readable(own._socket, ENOUGH_S)  # the launch has ended
     own._socket.close()  # by a console that has not read all
-    assert own._keeper is not None
     assert own._keeper.wait(ENOUGH_S) == 0
 
 
@@ -229,7 +204,7 @@ def test_a_console_may_have_many_files_open(own: WarmParent, tmp_path: Path) -> 
             for _ in range(1024):
                 files.enter_context(open(os.devnull))
             ready(own)
-        assert ended(launched("warm", "print('here')", tmp_path, own), tmp_path) == (0, "here\n")
+        assert ended(launched("print('here')", tmp_path, own), tmp_path) == (0, "here\n")
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 

@@ -10,14 +10,13 @@ import pytest
 
 from ddptui.analysis import thinning
 from ddptui.analysis.repeats import exclusion_reason, valid_repeats
-from ddptui.analysis.results import RepeatResult, Results
+from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck
-from ddptui.findings.repeat import outcome_of_messages
 from ddptui.report.notes import note_lines
 from ddptui.report.table import as_csv, text
 from ddptui.wire.messages import Step
-from ddptui.wire.records import Injection, Launched, Message
+from ddptui.wire.records import Injection, Message
 from tests.support.builders import (
     done,
     ended,
@@ -26,6 +25,7 @@ from tests.support.builders import (
     launched,
     offset,
     ready,
+    result_of,
     results_for,
     trained,
     two_trials,
@@ -50,21 +50,15 @@ def steps_of(ms: Callable[[int], float] = in_between, *, steps: int = STEPS, war
     }
 
 
-def changed(
-    told: Told, *changes: tuple[int, tuple[Bottleneck, ...]], trial: str = "a", repeat: int = 1
-) -> list[Message]:
+def changed(told: Told, *changes: tuple[int, tuple[Bottleneck, ...]]) -> list[Message]:
     """A launch in which delays were changed just before some steps began."""
     steps: list[Message] = [own for pair in zip(*told.values(), strict=True) for own in pair]
     for number, bottleneck in reversed(changes):
         first = next(at for at, own in enumerate(steps) if isinstance(own, Step) and own.step == number)
         at_ns = min(told[rank][number].begin_ns for rank in told)
         steps.insert(first, Injection(at_ns=at_ns, bottleneck=bottleneck))
-    begun = [launched(trial, repeat, at_ms=0), *(hello(rank) for rank in told), *(ready(rank) for rank in told)]
+    begun = [launched("a", at_ms=0), *(hello(rank) for rank in told), *(ready(rank) for rank in told)]
     return [*begun, *steps, *(done(rank) for rank in told), ended()]
-
-
-def read(messages: list[Message]) -> RepeatResult:
-    return outcome_of_messages(messages).result
 
 
 def test_the_late_rank_is_judged_on_the_steps_with_the_delay_and_named() -> None:
@@ -91,30 +85,29 @@ def test_of_several_delays_the_one_that_cost_most_is_judged_as_the_matrix_of_wai
     first, then = (Bottleneck(at="forward", ranks=(rank,), sleep_ms=ms) for rank, ms in ((0, 10), (1, 200)))
     works, _ = delayed(works_of(1, steps=STEPS), 0, "forward", lambda step: 10.0 if 100 <= step < FROM else 0.0)
     works, _ = delayed(works, 1, "forward", lambda step: 10 * in_between(step))
-    found = read(changed(trace(works), (100, (first,)), (FROM, (then,)), (UNTIL, ())))
+    found = result_of(changed(trace(works), (100, (first,)), (FROM, (then,)), (UNTIL, ())))
     assert (found.culprit.rank, found.culprit.steps) == (1, (FROM, UNTIL - 1))
     waited = {rank.rank: sum(rank.waited_for_s.values()) for rank in found.ranks}
     assert waited[0] > waited[1]
 
 
 def test_where_delays_were_only_removed_the_steps_before_are_judged() -> None:
-    repeat = read(changed(steps_of(lambda step: 20.0 if step < 60 else 0.0), (60, ())))
+    repeat = result_of(changed(steps_of(lambda step: 20.0 if step < 60 else 0.0), (60, ())))
     assert (repeat.culprit.rank, repeat.culprit.steps) == (1, (0, 59))
     assert repeat.changes[0].culprit is None
 
 
 def test_of_changes_in_the_warm_up_only_the_last_is_in_measured_steps() -> None:
-    repeat = read(changed(steps_of(lambda step: 0.0, warmup=50), (40, ())))
+    repeat = result_of(changed(steps_of(lambda step: 0.0, warmup=50), (40, ())))
     assert (repeat.culprit, repeat.changes[0].steps) == (None, STEPS - 50)
-    repeat = read(changed(steps_of(warmup=50), (20, (LATE,)), (30, (LATE,))))
+    repeat = result_of(changed(steps_of(warmup=50), (20, (LATE,)), (30, (LATE,))))
     assert [change.steps for change in repeat.changes] == [0, STEPS - 50]
 
 
 def test_too_late_for_any_measured_step_it_changes_nothing() -> None:
-    whole = read(changed(steps_of(lambda _: 20.0)))
     late = Injection(at_ns=10**15, bottleneck=(LATE,))
     *messages, last = changed(steps_of(lambda _: 20.0))
-    repeat = read([*messages, late, last])
+    repeat, whole = result_of([*messages, late, last]), result_of([*messages, last])
     assert exclusion_reason(repeat) is None
     assert (repeat.changes[0].step, repeat.changes[0].steps) == (None, 0)
     assert msgspec.structs.replace(repeat, changes=[]) == whole
@@ -124,7 +117,7 @@ def test_without_instruments_a_changed_repeat_does_not_count_either() -> None:
     messages = journal()
     unseen = [message for message in messages[:-3] if not isinstance(message, Step)]
     late = Injection(at_ns=3_100 * MS, bottleneck=(LATE,))
-    repeat = read([*unseen, late, trained(0), trained(1), *messages[-3:]])
+    repeat = result_of([*unseen, late, trained(0), trained(1), *messages[-3:]])
     assert repeat.changes[0].steps is None
     assert exclusion_reason(repeat) == "changed by hand"
 
@@ -133,7 +126,7 @@ def test_of_a_long_launch_the_delay_a_step_is_as_exact_as_of_a_short_one(monkeyp
     steps, begin = 2_000, 1_000
     told = steps_of(lambda step: 20.0 if begin <= step < begin + 200 else 0.0, steps=steps)
     monkeypatch.setattr(thinning, "MOST_EVENTS", 1_000)
-    repeat = read(changed(told, (begin, (LATE,)), (begin + 200, ())))
+    repeat = result_of(changed(told, (begin, (LATE,)), (begin + 200, ())))
     assert repeat.looked_at is not None
     assert repeat.culprit.excess_s.estimate == pytest.approx(200 * 0.020, rel=0.1)
     assert repeat.changes[0].culprit == repeat.culprit
@@ -145,8 +138,7 @@ def launch(trial: str, repeat: int, step_ms: float = 10, *, by_hand: bool = Fals
 
 
 def of_run(*journals: list[Message]) -> tuple[Results, Preset]:
-    firsts = [messages[0] for messages in journals]
-    preset = two_trials(repeats=max(first.repeat for first in firsts if isinstance(first, Launched)))
+    preset = two_trials(repeats=max(messages[0].repeat for messages in journals))
     return results_for(preset, *journals), preset
 
 
@@ -180,7 +172,7 @@ def test_where_all_repeats_are_changed_they_all_count_and_the_words_say_so() -> 
 def test_no_ratio_is_formed_against_a_baseline_that_was_changed_in_every_repeat() -> None:
     results, preset = of_run(launch("a", 1, by_hand=True), launch("b", 1, 20))
     assert [(trial.summary.ratio, trial.summary.speedup) for trial in results.trials] == [(None, None)] * 2
-    assert [results.findings[0].doubt] == ["every repeat of a, the baseline, was changed by hand"]
+    assert results.findings[0].doubt == "every repeat of a, the baseline, was changed by hand"
     lines = note_lines(results, preset)
     assert not any(line.startswith(("ratio", "caution: no ratio")) for line in lines)  # the answer says so
 
@@ -197,11 +189,10 @@ def test_where_clocks_hide_the_waits_of_the_whole_repeat_the_delay_may_still_sta
     error_ms = 8.0  # more than the ranks waited a step, less than the delay
     told = steps_of()
     begun, *rest = changed(told, (FROM, (LATE,)), (UNTIL, ()))
-    assert isinstance(begun, Launched)
     last_ms = max(of_rank[-1].end_ns for of_rank in told.values()) / MS
     probes = [offset(1, at_ms, 0, error_ms) for at_ms in range(0, int(last_ms) + 1000, 500)]
     other_host = [hello(1, clock="far") if message == hello(1) else message for message in rest]
     here = msgspec.structs.replace(begun, clock="here")
-    repeat = read([here, *other_host[:4], *probes, *other_host[4:]])
+    repeat = result_of([here, *other_host[:4], *probes, *other_host[4:]])
     assert repeat.wait_share is None
     assert (repeat.culprit.rank, repeat.culprit.steps) == (1, (FROM, UNTIL - 1))

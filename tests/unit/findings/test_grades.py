@@ -7,13 +7,20 @@ from msgspec.structs import replace
 
 from ddptui.analysis.finding import Kind
 from ddptui.wire.messages import Audit
-from ddptui.wire.records import Ended, Failure, Message
-from tests.support.builders import audit, done, failure, journal, preset_of, results_for, with_done
+from ddptui.wire.records import Failure, Message
+from tests.support.builders import (
+    audit,
+    audit_without_numbers,
+    done,
+    failure,
+    journal,
+    preset_of,
+    results_for,
+    with_done,
+)
 
 WRONG = audit(error=0.5, scaled_error=0.5, worst_error=0.5, tensors=2, wrong=("weight",), wrong_tensors=1)
 OWN = {"name": "a", "strategy": "mine.py:average"}
-FAILED = Kind.OWN_WRONG, "it failed"
-AROUND = {"title": "?", "trial": [OWN, {"name": "b"}]}
 
 
 def repeat(number: int, found: Audit) -> list[Message]:
@@ -22,12 +29,11 @@ def repeat(number: int, found: Audit) -> list[Message]:
 
 def failed(**changes: Any) -> list[Message]:
     *begun, end = failure("a")
-    assert isinstance(end, Ended)
     return [*begun, replace(end, failure=Failure(summary="it failed", **changes))]
 
 
 def grades(*journals: list[Message], repeats: int = 1) -> list[tuple[Kind, str | None]]:
-    preset = preset_of(AROUND | {"repeats": repeats})
+    preset = preset_of({"title": "?", "trial": [OWN, {"name": "b"}], "repeats": repeats})
     others = [journal("b", number) for number in range(1, repeats + 1)]
     found = results_for(preset, *journals, *others).findings
     return [(each.kind, each.doubt) for each in found if each.kind in (Kind.OWN_RIGHT, Kind.OWN_WRONG)]
@@ -52,5 +58,6 @@ def test_a_failure_without_a_rank_or_a_line_is_not_the_strategys(changes: Any, e
 
 
 def test_what_is_not_finite_is_wrong() -> None:
-    nothing = audit(error=None, scale=None, scaled_error=None, own_scale=None, own_error=None)
-    assert grades(repeat(1, nothing)) == [(Kind.OWN_WRONG, "the gradients that it leaves are not finite")]
+    assert grades(repeat(1, audit_without_numbers())) == [
+        (Kind.OWN_WRONG, "the gradients that it leaves are not finite")
+    ]

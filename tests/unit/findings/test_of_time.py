@@ -24,12 +24,12 @@ Delay = Callable[[int, int], float]  # of a rank in a step, ms
 
 
 def window_of(told: Told, **fields: object) -> Window:
-    return Window(align_steps(told).steps, **fields)  # type: ignore[arg-type]
+    return Window(align_steps(told).steps, **fields)
 
 
-def delayed(at: str, ms: Delay, *, ranks: int = 2, steps: int = 120, seed: int = 1, queued: bool = False) -> Window:
+def delayed(at: str, ms: Delay, *, ranks: int = 2, steps: int = 120, queued: bool = False) -> Window:
     """Ranks that take longer in this part, some of them in some steps. queued: since they had no core."""
-    works = works_of(seed, ranks=ranks, steps=steps)
+    works = works_of(1, ranks=ranks, steps=steps)
     for number, step in enumerate(works):
         for rank, work in step.items():
             work[PARTS.index(at)] += round(ms(rank, number) * MS)

@@ -13,7 +13,7 @@ from ddptui.findings import questions
 from ddptui.findings.questions import question_of
 from ddptui.store.presets import load
 from ddptui.wire.messages import Done, Step
-from ddptui.wire.records import Failure, Injection
+from ddptui.wire.records import Failure
 from tests.support.builders import (
     audit,
     audit_without_numbers,
@@ -125,12 +125,6 @@ def test_a_failed_trial_is_said_after_what_could_be_compared() -> None:
     assert (findings[0], findings[-1]) == ((Kind.SLOWER, ("b",)), (Kind.FAILED, ("c",)))
 
 
-def test_with_a_baseline_that_a_hand_has_changed_nothing_is_compared() -> None:
-    by_hand = journal("a")
-    by_hand.insert(5, Injection(at_ns=0, bottleneck=()))
-    assert told(found_in(results_for(AB, by_hand, journal("b")))) == [(Kind.NO_BASELINE, ("a",))]
-
-
 def test_a_disturbed_baseline_gives_a_rough_answer() -> None:
     repeats = [beside(journal("a")), journal("b", step_ms=7), beside(journal("a", 2)), journal("b", 2, step_ms=12)]
     first = found_in(results_for(named("a", "b", repeats=2), *repeats))[0]
@@ -146,10 +140,10 @@ def test_an_interrupted_run_says_so_and_before_anything_is_measured_nothing_else
     assert (last.kind, last.numbers) == (Kind.INTERRUPTED, {"done": 2, "of_trials": 3})
 
 
-def delayed(*sizes_ms: float, at: str = "backward", names: str = "{:g}-ms", **fields: Any) -> list[dict[str, Any]]:
+def delayed(*sizes_ms: float, at: str = "backward", names: str = "{:g}-ms") -> list[dict[str, Any]]:
     """Trials in which rank 1 is late by so much."""
     late = {"at": at, "ranks": [1]}
-    return [{"name": names.format(ms), "bottleneck": [late | {"sleep_ms": ms}], **fields} for ms in sizes_ms]
+    return [{"name": names.format(ms), "bottleneck": [late | {"sleep_ms": ms}]} for ms in sizes_ms]
 
 
 def of_delays(*sizes_ms: float, rank: int = 1, without: bool = True) -> list[Finding]:
@@ -314,11 +308,10 @@ def test_strategies_with_several_numbers_of_ranks_are_compared_at_each() -> None
     assert (one.kind, one.trials, one.place) == (Kind.ALIKE, ("flat-1",), "all_reduce-1")
 
 
-@pytest.mark.parametrize(("spawn", "kind"), [((10, 10), Kind.ALIKE), ((9, 15), Kind.UNCLEAR), ((20, 20), Kind.SLOWER)])
-def test_launch_modes_are_compared_by_training_and_by_start(spawn: Sequence[float], kind: Kind) -> None:
+def test_launch_modes_are_compared_by_training_and_by_start() -> None:
     trials = [{"name": name, "launch": name} for name in ("process", "spawn")]
-    training, start = found({"process": (10, 10), "spawn": spawn}, trials)
-    assert (training.kind, training.trials) == (kind, ("spawn",))
+    training, start = found({"process": (10, 10), "spawn": (20, 20)}, trials)
+    assert (training.kind, training.trials) == (Kind.SLOWER, ("spawn",))
     assert (start.kind, start.numbers) == (Kind.START, {"low_s": 2.0, "high_s": 2.0})
 
 
@@ -328,8 +321,6 @@ def test_launch_modes_are_compared_by_training_and_by_start(spawn: Sequence[floa
         ({"a": (10, 10), "b": (20, 20), "c": (30, 30)}, Kind.PUBLISHED_HOLDS),
         ({"a": (10, 10), "b": (30, 30), "c": (20, 20)}, Kind.PUBLISHED_SWAPPED),
         ({"a": (10, 10), "b": (20, 25), "c": (24, 23)}, Kind.PUBLISHED_UNCLEAR),
-        ({"a": (10,), "b": (11,), "c": (12,)}, Kind.PUBLISHED_UNCLEAR),
-        ({"a": (10,), "b": (20,), "c": (30,)}, Kind.PUBLISHED_HOLDS),
     ],
 )
 def test_the_published_order(times: Times, kind: Kind) -> None:

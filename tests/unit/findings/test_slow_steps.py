@@ -7,12 +7,22 @@ import pytest
 
 from ddptui.analysis import thinning
 from ddptui.analysis.finding import Finding, Kind
-from ddptui.analysis.results import LongStep, RepeatResult, TimeParts
+from ddptui.analysis.results import LongStep, TimeParts
 from ddptui.findings.patterns import every_so_many
-from ddptui.findings.repeat import outcome_of_messages
 from ddptui.wire.messages import Step
 from ddptui.wire.records import Message
-from tests.support.builders import FIRST_STEP_MS, done, ended, hello, launched, preset_of, results_for, step, trained
+from tests.support.builders import (
+    FIRST_STEP_MS,
+    done,
+    ended,
+    hello,
+    launched,
+    preset_of,
+    result_of,
+    results_for,
+    step,
+    trained,
+)
 
 USUAL_MS = 10.0
 AN_EPOCH = 50  # steps
@@ -38,23 +48,19 @@ def launch(
     return [*told, done(0), ended()]
 
 
-def read(messages: list[Message]) -> RepeatResult:
-    return outcome_of_messages(messages).result
-
-
 def some_long(number: int) -> float:
     return {37: 412.0, 90: 310.0}.get(number, USUAL_MS)
 
 
 def test_where_all_steps_are_alike_nothing_is_said_and_without_instruments_none_are_known() -> None:
-    repeat = read(launch())
+    repeat = result_of(launch())
     assert (repeat.time_parts.long_steps, repeat.time_parts.longest) == (0, [])
     unseen = [message for message in launch() if not isinstance(message, Step)]
-    assert read([*unseen[:-2], trained(0), *unseen[-2:]]).time_parts is None
+    assert result_of([*unseen[:-2], trained(0), *unseen[-2:]]).time_parts is None
 
 
 def test_the_parts_make_the_train_time() -> None:
-    repeat = read(launch(lambda number: some_long(number) + number % 2, lambda n: 300.0 if n == 51 else 2.0))
+    repeat = result_of(launch(lambda number: some_long(number) + number % 2, lambda n: 300.0 if n == 51 else 2.0))
     parts = repeat.time_parts
     assert parts == TimeParts(
         median_s=pytest.approx(1.1),
@@ -98,9 +104,9 @@ def test_below_a_tenth_of_the_time_or_where_a_finding_says_it_better_slow_steps_
 
 def test_of_a_long_launch_the_parts_are_those_of_all_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     messages = launch(lambda number: 100.0 if number % 10 == 0 else USUAL_MS, lambda _: 3.0, steps=4_000)
-    whole = read(messages).time_parts
+    whole = result_of(messages).time_parts
     monkeypatch.setattr(thinning, "MOST_EVENTS", 500)
-    repeat = read(messages)
+    repeat = result_of(messages)
     assert repeat.looked_at is not None
     assert repeat.time_parts.long_s == pytest.approx(whole.long_s, rel=0.1)
     assert repeat.time_parts.between_steps_s == pytest.approx(whole.between_steps_s, rel=0.1)

@@ -1,7 +1,7 @@
 """What is found of a trial over its repeats: with and without delays put in, at the start, everywhere, in one step."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -9,24 +9,16 @@ import msgspec
 import pytest
 
 from ddptui.analysis.finding import Finding, Kind
-from ddptui.analysis.results import RepeatResult, Results
-from ddptui.findings.repeat import outcome_of_messages
+from ddptui.analysis.results import Results
 from ddptui.report.columns import COLUMNS
 from ddptui.report.notes import note_lines
 from ddptui.report.rows import rows_of
 from ddptui.report.table import text
 from ddptui.wire.messages import Slept, Step
 from ddptui.wire.records import Message
-from tests.support.builders import beside, done, ended, hello, journal, launched, preset_of, ready, results_for, trained
+from tests.support.builders import beside, journal, preset_of, result_of, results_for, trained
+from tests.support.launches import launch_of
 from tests.support.traces import MS, Shape, Told, all_reduce, bucketed, delayed, trace, works_of
-
-
-def run_of(told: Told, repeat: int = 1, start_ms: Mapping[int, float] | None = None) -> list[Message]:
-    starts = start_ms or {}
-    readies = [msgspec.structs.replace(ready(rank), start_ns=round(starts.get(rank, 1.0) * MS)) for rank in told]
-    hellos = [hello(rank, world_size=len(told)) for rank in told]
-    steps = [step for own in told.values() for step in own]
-    return [launched("a", repeat, at_ms=0), *hellos, *readies, *steps, *map(done, told), ended()]
 
 
 def slept(told: Told, rank: int, at: str, ms: Callable[[int], float]) -> Told:
@@ -34,7 +26,7 @@ def slept(told: Told, rank: int, at: str, ms: Callable[[int], float]) -> Told:
 
     def of_step(step: Step) -> tuple[Slept, ...]:
         delay_ns = round(ms(step.step) * MS)
-        return (Slept(at, step.begin_ns, step.begin_ns + delay_ns),) if delay_ns else ()  # type: ignore[arg-type]
+        return (Slept(at, step.begin_ns, step.begin_ns + delay_ns),) if delay_ns else ()
 
     return told | {rank: [msgspec.structs.replace(step, slept=of_step(step)) for step in told[rank]]}
 
@@ -83,7 +75,7 @@ def kinds(findings: Sequence[Finding]) -> list[Kind]:
 
 
 def test_who_is_waited_for_is_found_with_what_it_lost_and_what_would_have_been() -> None:
-    results, preset = results_of(run_of(late(1, lambda _: 25.0, tell=False)))
+    results, preset = results_of(launch_of(late(1, lambda _: 25.0, tell=False)))
     first, second = results.trials[0].findings
     assert (first.kind, first.rank, first.phase) == (Kind.LATE_RANK, 1, "forward")
     numbers = first.numbers
@@ -97,7 +89,7 @@ def test_who_is_waited_for_is_found_with_what_it_lost_and_what_would_have_been()
 
 
 def test_a_delay_that_was_put_in_stands_beside_what_was_measured() -> None:
-    injected, waiting = found(run_of(late(2, lambda _: 25.0)))
+    injected, waiting = found(launch_of(late(2, lambda _: 25.0)))
     assert (injected.kind, injected.rank, injected.phase) == (Kind.INJECTED, 1, "forward")
     assert injected.numbers["injected_s"] == pytest.approx(2.5)
     assert injected.numbers["measured_s"] == pytest.approx(2.5, rel=0.05)
@@ -114,7 +106,7 @@ def test_a_delay_that_was_put_in_stands_beside_what_was_measured() -> None:
     ],
 )
 def test_ranks_that_are_late_alike_are_not_told_apart(ms: Callable[[int, int], float], ranks: int, doubt: str) -> None:
-    first, second, *others = found(run_of(late_alike(2, of=ranks, ms=ms)))
+    first, second, *others = found(launch_of(late_alike(2, of=ranks, ms=ms)))
     assert kinds([first, second]) == [Kind.INJECTED, Kind.INJECTED]
     assert second.doubt == doubt
     assert not any(finding.action for finding in others)
@@ -122,44 +114,44 @@ def test_ranks_that_are_late_alike_are_not_told_apart(ms: Callable[[int, int], f
 
 def test_a_delay_in_few_steps_or_one_that_does_not_stand_out_is_not_attributed() -> None:
     few = {rank: own[:5] for rank, own in late_alike(1, of=3, ms=lambda *_: 0.3).items()}
-    assert found(run_of(few))[0].doubt == "5 steps are too few"
-    assert found(run_of(late(3, lambda _: 0.05)))[0].doubt == "too small or too uncertain"
+    assert found(launch_of(few))[0].doubt == "5 steps are too few"
+    assert found(launch_of(late(3, lambda _: 0.05)))[0].doubt == "too small or too uncertain"
 
 
 def test_of_two_late_ranks_of_three_the_others_delay_stands_beside_what_was_measured() -> None:
-    findings = found(run_of(late_alike(2, of=3, ms=lambda *_: 25)))
+    findings = found(launch_of(late_alike(2, of=3, ms=lambda *_: 25)))
     [measured, other] = sorted(
         (each for each in findings if each.kind is Kind.INJECTED), key=lambda each: "measured_s" not in each.numbers
     )
     assert measured.numbers["measured_s"] == pytest.approx(1.25, abs=0.15)
     assert "measured_s" not in other.numbers
     assert measured.doubt == f"more than the others, although rank {other.rank} slept, too"
-    assert found(run_of(late(2, lambda _: 25.0, ranks=3)))[0].doubt is None
+    assert found(launch_of(late(2, lambda _: 25.0, ranks=3)))[0].doubt is None
 
 
 def test_of_few_steps_no_remedy_is_made() -> None:
     told = trace(works_of(1), transfer=20 * MS)
-    assert found(run_of(told))[0].action
-    assert not any(each.action for each in found(run_of({rank: own[:19] for rank, own in told.items()})))
+    assert found(launch_of(told))[0].action
+    assert not any(each.action for each in found(launch_of({rank: own[:19] for rank, own in told.items()})))
 
 
 def test_a_delay_in_one_step_is_found_there() -> None:
-    injected, rare, *_ = found(run_of(late(4, lambda step: 1500.0 if step == 33 else 0.0)))
+    injected, rare, *_ = found(launch_of(late(4, lambda step: 1500.0 if step == 33 else 0.0)))
     assert (injected.kind, injected.doubt) == (Kind.INJECTED, None)
     assert (rare.kind, rare.steps, rare.rank) == (Kind.RARE_WAITS, (33,), 1)
 
 
 def test_a_rank_that_is_slower_in_all_it_does_is_found_with_its_factor_and_one_between_steps_there() -> None:
     works = [{0: step[0], 1: [2 * part for part in step[1]]} for step in works_of(5, skew=0.0)]
-    first = found(run_of(trace(works)))[0]
+    first = found(launch_of(trace(works)))[0]
     assert first.kind is Kind.LATE_RANK
     assert first.numbers["slower"] == pytest.approx(2, abs=0.1)
     works = [{0: step[0], 1: [*step[1][:5], step[1][5] + 25 * MS]} for step in works_of(2)]
-    assert found(run_of(trace(works)))[0].phase == "between steps"
+    assert found(launch_of(trace(works)))[0].phase == "between steps"
 
 
 def test_of_several_repeats_what_was_put_in_is_the_mean() -> None:
-    runs = [run_of(late(seed, lambda _, ms=ms: ms), seed) for seed, ms in ((1, 20.0), (2, 30.0))]  # type: ignore[misc]
+    runs = [launch_of(late(seed, lambda _, ms=ms: ms), repeat=seed) for seed, ms in ((1, 20.0), (2, 30.0))]
     first = found(*runs)[0]
     assert first.numbers["injected_s"] == pytest.approx(2.5)
     assert first.numbers["measured_s"] == pytest.approx(2.5, rel=0.1)
@@ -171,7 +163,7 @@ def test_a_rank_is_late_whose_core_other_programs_have(queued_ms: float) -> None
     told[1] = [
         msgspec.structs.replace(step, queued_ns=0 if step.step % 3 else round(queued_ms * MS)) for step in told[1]
     ]
-    results, preset = results_of(beside(run_of(told)))
+    results, preset = results_of(beside(launch_of(told)))
     assert (Kind.NO_CORE in kinds(results.trials[0].findings)) == bool(queued_ms)
     busy = [line for line in note_lines(results, preset) if line.startswith("caution, a: other programs")]
     assert bool(re.search(r"a rank waited for a core for 2\.\d\d of", busy[0])) == bool(queued_ms)
@@ -189,18 +181,19 @@ def test_steps_that_were_left_out_are_told_with_the_first_reason(steps: Sequence
     told = late(3, lambda _: 0.0, tell=False)
     for number in steps:
         told[1][number] = msgspec.structs.replace(told[1][number], collectives=told[1][number].collectives[:1])
-    line, *_ = foot(run_of(told))
+    line, *_ = foot(launch_of(told))
     assert line.startswith(words)
     assert line.endswith("all_reduce (8 bytes), rank 1 none")
-    assert (result_of(told).wait_ms is None) == (len(steps) == 100)
-    assert len(result_of(told).mismatches) == len(steps)
+    result = result_of(launch_of(told))
+    assert (result.wait_ms is None) == (len(steps) == 100)
+    assert len(result.mismatches) == len(steps)
 
 
 def test_without_instruments_that_is_all_there_is_to_say() -> None:
     told = trace(works_of(10))
     silent = {rank: [msgspec.structs.replace(step, collectives=()) for step in own] for rank, own in told.items()}
-    assert foot(run_of(silent), instruments="off") == ["without instruments: only the trial's times are known"]
-    assert foot(run_of(silent)) == []
+    assert foot(launch_of(silent), instruments="off") == ["without instruments: only the trial's times are known"]
+    assert foot(launch_of(silent)) == []
     unseen = [message for message in journal() if not isinstance(message, Step)]
     last_words = [trained(rank, loss=None) for rank in (0, 1)]
     results, preset = results_of([*unseen[:-3], *last_words, *unseen[-3:]], instruments="off")
@@ -210,19 +203,15 @@ def test_without_instruments_that_is_all_there_is_to_say() -> None:
 def test_a_loss_that_is_no_number_is_told_in_the_table_and_in_words() -> None:
     sound = trace(works_of(1))
     told = {rank: [msgspec.structs.replace(step, loss=None) for step in own] for rank, own in sound.items()}
-    results, preset = results_of(run_of(told))
+    results, preset = results_of(launch_of(told))
     assert results.findings[0].kind is Kind.DIVERGED
     assert cell(results, preset, "loss") == "nan"
-    assert Kind.DIVERGED not in kinds(results_of(run_of(sound))[0].findings)
-
-
-def result_of(told: Told) -> RepeatResult:
-    return outcome_of_messages(run_of(told)).result
+    assert Kind.DIVERGED not in kinds(results_of(launch_of(sound))[0].findings)
 
 
 def test_the_figures_of_a_repeat_are_those_of_its_steps() -> None:
     works = [{0: [10 * MS, 0, 0, 0, 0, 0], 1: [30 * MS, 0, 0, 0, 0, 0]} for _ in range(30)]
-    result = result_of(trace(works, transfer=2 * MS))
+    result = result_of(launch_of(trace(works, transfer=2 * MS)))
     assert (result.wait_ms, result.transfer_ms, result.overlap) == pytest.approx(((20 + 0) / 2, 4, 0))
     assert (result.wait_share, result.transfer_share) == pytest.approx((10 / 34, 4 / 34))
     assert result.verdict == "skew"
@@ -237,10 +226,10 @@ def test_the_figures_of_a_repeat_are_those_of_its_steps() -> None:
 
 def test_the_table_has_columns_of_waiting_where_there_was_any() -> None:
     headers = ("wait ms", "transfer ms", "overlap", "waits for")
-    results, preset = results_of(run_of(late(12, lambda _: 25.0, shape=bucketed)), strategy="bucketed")
+    results, preset = results_of(launch_of(late(12, lambda _: 25.0, shape=bucketed)), strategy="bucketed")
     assert all(header in text(results, preset, 400) for header in headers)
     assert float(cell(results, preset, "wait")) == pytest.approx(12.5, rel=0.1)  # the mean of 25 and nothing
     assert re.fullmatch(r"\d+%", cell(results, preset, "overlap"))
     assert not any(header in text(*results_of(journal()), 400) for header in headers)
     # strategies that do not go on computing have no overlap
-    assert cell(*results_of(run_of(late(12, lambda _: 25.0))), "overlap") == "–"
+    assert cell(*results_of(launch_of(late(12, lambda _: 25.0))), "overlap") == "–"

@@ -39,9 +39,6 @@ def named(works: Works, shape: Shape = all_reduce) -> tuple[int, str] | None:
 @pytest.mark.parametrize(
     ("wait", "transfer", "word"),
     [
-        (0.5, 0.0, "skew"),
-        (0.0, 0.5, "transfer"),
-        (0.3, 0.3, "mixed"),
         (0.05, 0.049, "inconclusive"),
         (MATTERS, 0.0, "skew"),
         (0.0, MATTERS, "transfer"),
@@ -53,13 +50,6 @@ def named(works: Works, shape: Shape = all_reduce) -> tuple[int, str] | None:
 )
 def test_the_word_for_shares_of_the_time(wait: float, transfer: float, word: str) -> None:
     assert verdict_for(wait, transfer) == word
-
-
-def test_the_shares_are_means_over_ranks() -> None:
-    found = judged([{0: [10, 0, 0, 0, 0, 0], 1: [90, 0, 0, 0, 0, 0]} for _ in range(30)], transfer=5)
-    assert found.train_ns == 30 * 100
-    assert (found.wait_share, found.transfer_share) == pytest.approx(((0.8 + 0) / 2, 0.1))
-    assert found.caused_ns == {0: 0, 1: 30 * 80}
 
 
 @pytest.mark.parametrize("shape", [all_reduce, reduce_broadcast, gather_scatter, bucketed])
@@ -104,7 +94,7 @@ def test_ranks_that_pause_by_turns_are_not_named(ranks: int) -> None:
         works = works_of(seed, ranks=ranks, steps=320)
         for rank in range(ranks):
             pauses = range(10 + 40 * rank // ranks, 320, 40)
-            works, _ = delayed(works, rank, "backward", lambda step, pauses=pauses: 150.0 * (step in pauses))  # type: ignore[misc]
+            works, _ = delayed(works, rank, "backward", lambda step, pauses=pauses: 150.0 * (step in pauses))
         assert named(works) is None, seed
 
 
@@ -139,9 +129,7 @@ def test_a_rank_whose_core_another_program_has_is_named_as_that() -> None:
         works, _ = delayed(works, 1, "data", lambda _: late_ms)
         told = trace(works)
         told[1] = [replace(step, queued_ns=(4 + 4 * (step.step % 2)) * MS) for step in told[1]]
-        analysis = analyze_aligned(align_steps(told), disturbed=disturbed)
-        assert analysis is not None
-        return analysis
+        return analyze_aligned(align_steps(told), disturbed=disturbed)
 
     assert beside(0.0).rank_without_core == 1
     assert beside(0.0).culprit is None
@@ -205,7 +193,7 @@ def test_of_two_late_ranks_the_later_one_is_named_and_neither_passes_for_speed_o
 def test_ranks_that_are_late_in_turns_all_of_them_are_nobodys_fault() -> None:
     works = works_of(7, ranks=4)
     for rank in range(4):
-        works, _ = delayed(works, rank, "forward", lambda step, rank=rank: 40.0 if step % 4 == rank else 0.0)  # type: ignore[misc]
+        works, _ = delayed(works, rank, "forward", lambda step, rank=rank: 40.0 if step % 4 == rank else 0.0)
     found = judged(works)
     assert (found.culprit, found.verdict) == (None, "skew")
 
@@ -222,7 +210,7 @@ def test_on_thin_evidence_nothing_is_said(steps: int) -> None:
 def test_a_loss_counts_from_a_thirtieth_of_the_time_on() -> None:
     """The step takes 9 ms besides: what makes up 0.03 of it all is 0.28 ms."""
     works = [{rank: [MS, MS // 100, 5 * MS, MS, MS, MS] for rank in (0, 1)} for _ in range(60)]
-    seen = {late: named(delayed(works, 1, "forward", lambda _, late=late: late)[0]) for late in (0.1, 0.25, 0.45)}  # type: ignore[misc]
+    seen = {late: named(delayed(works, 1, "forward", lambda _, late=late: late)[0]) for late in (0.1, 0.25, 0.45)}
     assert seen == {0.1: None, 0.25: None, 0.45: (1, "forward")}
     assert LATE_IN_ONE_PHASE == 0.03
 

@@ -123,11 +123,6 @@ def test_sentences_have_chinese_marks(in_chinese: None) -> None:
     ]
 
 
-def test_a_name_may_hold_anything(in_chinese: None) -> None:
-    name = "{rank}[a|b]"
-    assert name in short(found(Kind.DIVERGED, name))
-
-
 def test_what_is_translated_word_for_word_is_what_the_rules_say() -> None:
     texts = {
         node.value
