@@ -205,27 +205,21 @@ def test_delays_by_hand_are_said_until_the_next_launch() -> None:
 WAITS = Position(step=100, passed=("data",), calls=1, number=0, kind="all_reduce")
 
 
-def beat(rank: int, position: Position) -> Message:
-    return msgspec.structs.replace(heartbeat(rank), position=position)
-
-
 def test_ranks_that_stand_still_come_first() -> None:
     put_in = Injection(at_ns=4_000 * MS, bottleneck=(LATE,))
-    still, beats = (
-        {0: "stalled (5 s)", 1: "stalled (5 s)"},
-        [beat(0, WAITS), beat(1, Position(step=100, passed=("data",)))],
-    )
+    still = {0: "stalled (5 s)", 1: "stalled (5 s)"}
+    beats = [heartbeat(0, position=WAITS), heartbeat(1, position=Position(step=100, passed=("data",)))]
     assert said(*trained_together(0.0), *beats, put_in, states=still) == (
         "rank 1 has not arrived at all_reduce 0 of step 100: it is in step 100, in forward; rank 0 waits there "
         "· You delay rank 1 by 20 ms in forward"
     )
-    going = [*trained_together(0.0), beat(0, WAITS), beat(1, replace(WAITS, step=99))]
+    going = [*trained_together(0.0), heartbeat(0, position=WAITS), heartbeat(1, position=replace(WAITS, step=99))]
     last_ns = max(message.end_ns for message in going if isinstance(message, Step))
-    beats_on = replace(beat(0, WAITS), at_ns=last_ns + 9_000 * MS)  # a silent one may not be where it was last
+    beats_on = heartbeat(0, position=WAITS, at_ns=last_ns + 9_000 * MS)  # a silent one may not be where it was last
     states = {0: "waiting for rank 1 (5 s)", 1: "stalled (5 s)"}
     words = said(*going, beats_on, states=states, now_ns=last_ns + 9_500 * MS)
     assert words.startswith("rank 1 has not arrived at all_reduce 0 of step 100: it sends no heartbeats; rank 0")
-    many = [*trained_together(0.0, ranks=4), *(beat(rank, WAITS) for rank in range(4))]
+    many = [*trained_together(0.0, ranks=4), *(heartbeat(rank, position=WAITS) for rank in range(4))]
     words = said(*many, states=dict.fromkeys(range(4), "stalled (4 s)"), ranks=4)
     assert words == "ranks 0–3 wait in all_reduce 0 of step 100, which does not finish"
 
@@ -237,8 +231,8 @@ def test_of_a_watched_rank_the_line_of_its_code_is_said_also_when_it_has_left_it
     monitor = RunMonitor()
     assert headline.headline_text(monitor, {}, preset_of(COMMAND), 0) == "starting"
     reduces = Position(step=100, calls=1, number=0, kind="all_reduce", seq=9, bytes=4096)
-    saves = replace(heartbeat(1), position=Position(step=99), stack=SAVING)
-    monitor.add([*trained_together(0.0), beat(0, reduces), saves, done(2)])
+    saves = heartbeat(1, position=Position(step=99), stack=SAVING)
+    monitor.add([*trained_together(0.0), heartbeat(0, position=reduces), saves, done(2)])
     still = {0: "stalled (20 s)", 1: "stalled (20 s)"}
     words = headline.headline_text(monitor, still, preset_of(COMMAND), 0)
     assert words.startswith("rank 1 ")
@@ -284,7 +278,7 @@ def live_of(*messages: Message) -> Live:
 def running(steps: int = 0, of: int | None = 4) -> list[Message]:
     """A launch of which so many steps are over."""
     told: list[Message] = [step(rank, number) for number in range(steps) for rank in (0, 1)]
-    return [launched("b"), hello(0), hello(1), *(replace(ready(rank), steps=of) for rank in (0, 1)), *told]
+    return [launched("b"), hello(0), hello(1), *(ready(rank, of) for rank in (0, 1)), *told]
 
 
 def left(live: Live, preset: Preset = FOUR, now_ns: int = AFTER_10_S) -> float | None:
@@ -296,7 +290,7 @@ def test_how_far_an_epoch_is_stands_for_steps_whose_number_is_not_known() -> Non
     assert headline.steps(live_of(*running(of=None))) == ""
     assert headline.steps(live_of(*running(2, of=None))) == "step 2"
     places = (Position(epoch=3, batch=8, batches=32), Position(epoch=4, batch=1, batches=32))  # one is ahead
-    beats = [replace(heartbeat(rank), position=place) for rank, place in enumerate(places)]
+    beats = [heartbeat(rank, position=place) for rank, place in enumerate(places)]
     assert headline.steps(live_of(*running(2, of=None), *beats)) == "step 2 · 25% of epoch 3"
 
 

@@ -44,9 +44,9 @@ def long_launch(steps: int, trial: str = "a", *, late: int = 0, begin_s: int = 0
     """Two ranks. The journal has the second one's steps `late` steps after the first one's."""
     of_rank = [[_step(rank, number, begin_s) for number in range(steps)] for rank in (0, 1)]
     begin_ns = begin_s * S
-    messages: list[Message] = [msgspec.structs.replace(launched(trial), at_ns=begin_ns + MS)]
+    messages: list[Message] = [launched(trial, at_ms=1000 * begin_s + 1)]
     messages += [hello(rank, at_ns=begin_ns + S) for rank in (0, 1)]
-    messages += [fingerprint(0), *(msgspec.structs.replace(ready(rank), at_ns=begin_ns + 2 * S) for rank in (0, 1))]
+    messages += [fingerprint(0), *(ready(rank, at_ns=begin_ns + 2 * S) for rank in (0, 1))]
     for number in range(steps + late):
         messages += of_rank[0][number : number + 1] + of_rank[1][max(0, number - late) : max(0, number - late + 1)]
     end_ms = 1000 * begin_s + 3_000 + 10 * steps
@@ -173,7 +173,7 @@ def numbers(messages: list[Message], rank: int) -> list[int]:
 @pytest.mark.usefixtures("few")
 def test_of_a_long_run_the_same_steps_of_all_ranks_are_kept_and_all_other_messages(tmp_path: Path) -> None:
     messages = long_launch(3_000, late=5)
-    beats: list[Message] = [msgspec.structs.replace(heartbeat(), at_ns=(3 + at) * S) for at in range(30)]
+    beats: list[Message] = [heartbeat(at_ns=(3 + at) * S) for at in range(30)]
     kept = read(tmp_path, [*messages[:-1], *beats, messages[-1]])
     assert kept.every == 16
     regular = [*range(0, 2_999 - AROUND, 16), *range(2_999 - AROUND, 3_000)]
@@ -317,11 +317,11 @@ def test_the_clocks_of_other_hosts_are_compared_with_all_probes() -> None:
     ("messages", "first_ms"),
     [
         (journal(), 3_100),
-        ([*BEGIN, ready(0), msgspec.structs.replace(ready(1), at_ns=2_700 * MS), ended("failed", "stalled")], 2_700),
+        ([*BEGIN, ready(0), ready(1, at_ns=2_700 * MS), ended("failed", "stalled")], 2_700),
         ([*BEGIN, failed(at_ms=2_600), failed(1, at_ms=2_650), ended("failed", "no")], 9_500),
         ([launched(), ended("failed", "no rank")], 9_500),
         ([launched()], launched().at_ns / MS),
-        ([*BEGIN, shown(0), msgspec.structs.replace(shown(1), at_ns=3_200 * MS)], 3_200),
+        ([*BEGIN, shown(0), shown(1, at_ns=3_200 * MS)], 3_200),
     ],
     ids=["a step", "ranks that were ready", "a failure", "the end", "nothing more", "primitives"],
 )

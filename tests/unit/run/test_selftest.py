@@ -121,7 +121,6 @@ def test_an_amount_may_be_off_by_a_twentieth(attributed: float, low: float, high
     [
         (("--strategy", "all_reduc"), "--strategy all_reduc: not one of all_reduce, "),
         (("--launch", "single"), "--launch"),
-        (("--launch", "slurm"), "--launch"),
     ],
 )
 def test_what_cannot_be_tested_is_refused_at_once(arguments: tuple[str, ...], words: str, tmp_path: Path) -> None:

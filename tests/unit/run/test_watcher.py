@@ -14,7 +14,7 @@ from ddptui.engines.rank_server import RankServer
 from ddptui.run import supervisor, watch_supervisor
 from ddptui.run.watch_supervisor import LOST_AFTER_S, NO_STEP_S, WatchSupervisor
 from ddptui.store.journal import RepeatJournal
-from ddptui.wire.messages import Failed, Heartbeat, Place, Position
+from ddptui.wire.messages import Failed, Position
 from ddptui.wire.records import Notice, Restarted
 from ddptui.wire.relay_file import Event
 from tests.support.builders import SAVING, done, failed, heartbeat, hello, step
@@ -161,12 +161,8 @@ def test_a_rank_that_has_failed_elsewhere_is_waited_for_until_lost(
 REDUCES = Position(step=1, calls=1, number=0, kind="all_reduce", seq=2, bytes=400)
 
 
-def beat(rank: int, position: Position, *stack: Place) -> Heartbeat:
-    return msgspec.structs.replace(heartbeat(rank), position=position, stack=stack)
-
-
 TRAINED = [hello(0), hello(1), step(0), step(1)]
-STANDS_STILL = [*TRAINED, beat(0, REDUCES), beat(1, Position(step=1), *SAVING)]
+STANDS_STILL = [*TRAINED, heartbeat(0, position=REDUCES), heartbeat(1, position=Position(step=1), stack=SAVING)]
 
 
 def test_a_standstill_is_said_once_and_the_next_one_again(hub: RankServer, tmp_path: Path, clock: Clock) -> None:
@@ -183,7 +179,7 @@ def test_a_standstill_is_said_once_and_the_next_one_again(hub: RankServer, tmp_p
     assert "\n" not in notice
     clock.passes(10 * TRIAL.stall_s, supervisor)
     assert notices(supervisor) == []
-    supervisor.add([step(0, 1), step(1, 1), beat(0, Position(step=2)), beat(1, Position(step=2))])
+    supervisor.add([step(0, 1), step(1, 1), *(heartbeat(rank, position=Position(step=2)) for rank in (0, 1))])
     clock.passes(TRIAL.stall_s, supervisor)
     [notice] = notices(supervisor)
     assert notice.startswith("no step for 20 s: ranks 0 and 1 are in step 2, in data")
