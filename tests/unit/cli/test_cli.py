@@ -114,7 +114,6 @@ def on_a_terminal(*words: str, keys: bool = True, term: str = "xterm") -> subpro
         (("--repeats", "2"), True, "change a preset need one: `ddptui run NAME"),
         (("--refresh", "0"), True, "'--refresh'"),
         (("--set", "epochs=7", "presets"), True, "`ddptui presets --help` lists its options"),
-        (("run", "quickstart", "--theme", "dracul"), True, "--theme dracul: not one of "),
     ],
 )
 def test_the_console_does_not_open_for_bad_input(words: tuple[str, ...], keys: bool, why: str) -> None:

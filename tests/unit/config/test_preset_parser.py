@@ -141,14 +141,12 @@ def test_an_override_of_no_field_is_refused(tmp_path: Path, key: str, hint: str)
     ("text", "overrides"),
     [
         ('title = "Mine"\nrepeats = 3\nabout = """\nTwo\nlines"""\n' + MINE, {"epochs": 1, "save": True}),
-        ('[matrix]\nbottleneck = [[], [{at = "start", ranks = [0], sleep_ms = 1}]]', {}),
-        ('baseline = "2"\n[matrix]\nworld_size = [1, 2]', {"world_size": 3}),
         (
             'baseline = "2"\n[matrix]\nworld_size = [1, 2]\n[[reference]]\ntrial = "2"\ntrain_time_s = 1',
             {"world_size": 1},
         ),
     ],
-    ids=["overridden", "bottlenecks", "baseline renamed", "reference renamed"],
+    ids=["overridden", "baseline and reference renamed"],
 )
 def test_the_kept_text_makes_the_same_preset_again(tmp_path: Path, text: str, overrides: dict[str, object]) -> None:
     preset = load(str(write_preset(tmp_path, text)), overrides)

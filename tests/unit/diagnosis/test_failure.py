@@ -8,7 +8,7 @@ from ddptui.config.trial import Trial
 from ddptui.diagnosis.failure import explain_end, explain_failure, with_log
 from ddptui.diagnosis.known_errors import SHARED_MEMORY
 from ddptui.diagnosis.memory import memory_remedy
-from ddptui.text.words import ending, printable
+from ddptui.text.words import printable
 from ddptui.wire.records import Failure
 from tests.support.builders import failed
 from tests.unit.diagnosis.test_known_errors import DATA, DUPLICATE, LESS_ON_GPU, NCCL, OOM, SHM, SYSTEM, WATCHDOG
@@ -43,7 +43,7 @@ def first_line(**known: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("code", "how"), [(-9, "was killed by SIGKILL"), (-11, "was killed by SIGSEGV"), (3, "ended with exit code 3")]
+    ("code", "how"), [(-9, "was killed by SIGKILL"), (-200, "was killed by signal 200"), (3, "ended with exit code 3")]
 )
 def test_our_launchers_and_torchrun_have_seen_who_went_first(code: int, how: str) -> None:
     ours = f"some warning\nrank 1 ended with exit code {code}\nrank 0 ended with exit code 1\n"
@@ -216,13 +216,6 @@ def test_nothing_a_rank_says_reaches_the_terminal_unspelled() -> None:
     evil = "\x1b[31mred\x1b[0m\x9b2J\u202e"
     told = explained(rank_logs={0: f"{evil}\r{evil}"}, failed=[failed(0, evil)])
     assert all(char.isprintable() or char == "\n" for char in told.text)
-
-
-def test_an_ending_is_told_in_words() -> None:
-    assert [ending(code) for code in (None, 0, 1)] == [
-        "died without an error message", "ended with exit code 0", "ended with exit code 1"
-    ]  # fmt: skip
-    assert [ending(code) for code in (-6, -200)] == ["was killed by SIGABRT", "was killed by signal 200"]
 
 
 LOST = "the process that forks the ranks was killed by SIGKILL"

@@ -29,7 +29,7 @@ from tests.support.builders import (
     step,
     two_trials,
 )
-from tests.support.traces import delayed, trace, works_of
+from tests.support.traces import delayed, heard, trace, works_of
 
 LATE = Bottleneck(at="forward", ranks=(1,), sleep_ms=20)
 
@@ -54,9 +54,7 @@ def trained_together(
     if slower != 1.0:
         works = [{rank: [round(part * (slower if rank == 1 else 1)) for part in own] for rank, own in step.items()}
                  for step in works]  # fmt: skip
-    told = trace(works)
-    heard: list[Message] = [own for together in zip(*told.values(), strict=True) for own in together]
-    return [launched(), *(hello(rank, world_size=ranks) for rank in range(ranks)), *heard]
+    return [launched(), *(hello(rank, world_size=ranks) for rank in range(ranks)), *heard(trace(works))]
 
 
 def test_what_a_check_finds_wrong_is_said_before_who_is_late() -> None:
@@ -131,9 +129,8 @@ def test_a_rank_is_late_whose_core_other_programs_have(queued_ms: float, others:
     works, _ = delayed(works_of(1, skew=0.0), 1, "forward", lambda step: 0.0 if step % 3 else 60.0)
     told = trace(works)
     told[1] = [replace(step, queued_ns=0 if step.step % 3 else round(queued_ms * MS)) for step in told[1]]
-    heard: list[Message] = [own for together in zip(*told.values(), strict=True) for own in together]
-    load = Load(at_ns=heard[-1].end_ns, busy=1.5, own=1.5 - others)  # type: ignore[union-attr]
-    words = said(launched(), hello(0), hello(1), *heard, load)
+    steps = heard(told)
+    words = said(launched(), hello(0), hello(1), *steps, Load(at_ns=steps[-1].end_ns, busy=1.5, own=1.5 - others))
     assert words.startswith("Rank 1 holds everyone up, because other programs use its core. ⚠ disturbed. ") == is_said
     assert words.count("⚠") == bool(others)
 
@@ -146,8 +143,7 @@ def test_where_it_may_be_chance_or_nobody_stands_out_that_is_said() -> None:
     works = works_of(1, skew=0.0)
     for place, name in ((0, 1), (1, 0)):
         works, _ = delayed(works, name, "forward", lambda step, place=place: 25.0 if step % 2 == place else 0.0)
-    heard: list[Message] = [own for together in zip(*trace(works).values(), strict=True) for own in together]
-    words = said(launched(), hello(0), hello(1), *heard)
+    words = said(launched(), hello(0), hello(1), *heard(trace(works)))
     assert words.startswith("Ranks wait by turns: no rank stands out. Ranks idle")
     words = said(*trained_together(25.0)[: 3 + 2 * 5])
     doubt = "The others waited for rank 1 78% of the time; the cause is uncertain, since 5 steps are few. "
@@ -292,11 +288,6 @@ def test_how_far_an_epoch_is_stands_for_steps_whose_number_is_not_known() -> Non
     places = (Position(epoch=3, batch=8, batches=32), Position(epoch=4, batch=1, batches=32))  # one is ahead
     beats = [heartbeat(rank, position=place) for rank, place in enumerate(places)]
     assert headline.steps(live_of(*running(2, of=None), *beats)) == "step 2 · 25% of epoch 3"
-
-
-def test_there_are_as_many_launches_as_trials_times_repeats() -> None:
-    assert headline.launches(FOUR, live_of()) == 4
-    assert headline.launches(FOUR, live_of(*journal("a"), *journal("b"))) == 4
 
 
 @pytest.mark.parametrize("status", ["failed", "skipped"])

@@ -7,7 +7,7 @@ from ddptui.live.fold import RATE_OVER, fold
 from ddptui.live.headline import RECENT_STEPS, STALLED_S, phases_ms, rank_states, wait_ms
 from ddptui.live.monitor import RunMonitor
 from ddptui.live.state import Live
-from ddptui.wire.messages import Collective, Gpu, Position
+from ddptui.wire.messages import Collective, Gpu
 from ddptui.wire.records import Message, Refused
 from tests.support.builders import (
     MS,
@@ -133,11 +133,6 @@ def test_few_steps_are_kept_where_they_have_many_collectives(collectives: int, k
     told = tuple(Collective("all_reduce", number, 8, 1, 2, 2, 3) for number in range(collectives))
     live = live_of(*(msgspec.structs.replace(step(0, number), collectives=told) for number in range(300)))
     assert [each.step for each in live.ranks[0].recent] == list(range(300 - kept, 300))
-
-
-def test_where_a_rank_is_is_known() -> None:
-    there = Position(step=3, calls=1)
-    assert live_of(heartbeat(0, position=there)).ranks[0].progress.position == there
 
 
 # Ranks, in words

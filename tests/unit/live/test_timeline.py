@@ -160,14 +160,6 @@ def test_the_parts_of_a_step_add_up_to_it() -> None:
     assert seen(ms=5).ranks[1].lead == pytest.approx(seen(ms=0).ranks[1].lead + 5, abs=0.5)
 
 
-def test_ranks_that_are_late_by_turns_come_last_as_often() -> None:
-    works, _ = delayed(works_of(1, ranks=2, steps=STEPS, skew=0), 0, "data", lambda step: 5 * (step % 2))
-    works, _ = delayed(works, 1, "data", lambda step: 5 * (step % 2 == 0))
-    found = summary(align_steps(trace(works)).steps)
-    assert found is not None
-    assert [each.last_in for each in found.ranks] == [12, 12]
-
-
 def test_with_too_many_ranks_those_that_matter_are_kept() -> None:
     found = seen(ranks=9, late=4)
     assert [each.rank for each in most_telling(found, 1, None)] == [4]

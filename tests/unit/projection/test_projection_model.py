@@ -96,6 +96,7 @@ def test_an_overlapping_strategy_hides_as_large_a_part_but_not_of_transfers_that
     late = HIDING._replace(hidden=-0.5)
     assert transfers("ddp", late, 2, MESSAGES) == pytest.approx((8, 8.5))
     assert transfers("ddp", late, 1, MESSAGES) == (0, 0)
+    assert transfers("ddp", HIDING, 2, MESSAGES, room=0.5) == pytest.approx((8, 2))  # what still fits stays hidden
     assert transfers("ddp_fp16", HIDING, 2, BYTES) == pytest.approx((8 * KB, 8 * KB - 3))
     in_time = HIDING._replace(hidden=12.0 * KB, backward=99.0 * KB)
     assert transfers("ddp_fp16", in_time, 2, BYTES) == pytest.approx((8 * KB, 2 * KB))
