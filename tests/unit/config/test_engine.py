@@ -68,34 +68,6 @@ def test_a_presets_engine_is_kept_and_the_command_line_lies_over_it(tmp_path: Pa
     assert load(path, {}, {"name": "join", "nodes": 3}).engine == EngineOptions(name="join", nodes=3)
 
 
-def test_meeting_at_a_file_wants_a_folder_before_anything_starts(tmp_path: Path) -> None:
-    words = ("--preset", "quickstart", "--no-ui", "--engine", "join", "--set", "init_method=file")
-    refused = ddptui(tmp_path, *words)
-    assert refused.returncode == 2
-    assert (
-        "trial all_reduce: init_method: 'file' needs a folder that all nodes see: name it with --shared DIR"
-        in refused.stderr
-    )
-    nowhere = ddptui(tmp_path, *words, "--shared", str(tmp_path / "nowhere"))
-    assert nowhere.returncode == 2
-    assert "no such folder here" in nowhere.stderr
-
-
-@pytest.mark.parametrize(
-    ("words", "why"),
-    [
-        (("presets", "--nodes", "3"), "--engine and its options need the name of a preset"),
-        (("presets", "quickstart", "--engine", "slurm", "--sbatch", "foo"), "option 'foo' is not an option of sbatch"),
-        (("--preset", "quickstart", "--engine", "join", "--nodes", "0"), "expected an integer of 1 or more, got 0"),
-        (("--resume", "last", "--nodes", "2"), "leave out --preset, and what changes it"),
-    ],
-)
-def test_options_of_an_engine_where_they_mean_nothing(tmp_path: Path, words: tuple[str, ...], why: str) -> None:
-    refused = ddptui(tmp_path, *words)
-    assert (refused.returncode, refused.stdout) == (2, "")
-    assert why in refused.stderr
-
-
 def test_nodes_print_the_lines_to_type_on_each(tmp_path: Path) -> None:
     shown = ddptui(tmp_path, "presets", "quickstart", "--nodes", "2", "--set", "launch=process")
     assert shown.returncode == 0

@@ -22,7 +22,8 @@ LATE = {"at": "aggregate", "ranks": [1], "sleep_ms": 10}
 SEE, MEASURE = {"primitives": "see"}, {"primitives": "measure"}
 PIPELINED = MEASURE | {"cadence": "pipelined"}
 OVER_GLOO = {"backend": "gloo", "device": "cuda"}
-NOT_IN = {"launch": "single"}, {"launch": "dp"}, {"strategy": "none"}
+RING, WITH_RING, SINGLE = {"strategy": "ring"}, "has no effect with strategy = 'ring'", {"launch": "single"}
+NOT_IN = SINGLE, {"launch": "dp"}, {"strategy": "none"}
 
 
 def faulty(kind: str, **fields: Any) -> dict[str, Any]:
@@ -107,6 +108,21 @@ def test_what_a_trial_is_without_values_alone_and_with_dp() -> None:
         ({"launch": "dp", "mistake": "average_again"}, "mistake", "needs strategy = 'ddp'"),
         ({"mistake": "no_set_epoch", "epochs": 1}, "mistake", "shows only from the second epoch on; set epochs to 2"),
         *FAULTS_WITHOUT_EFFECT,
+        # fields that mean nothing with a strategy, or in one process
+        (RING | {"reduction": "avg"}, "reduction", f"{WITH_RING}: its reduction operator cannot be chosen"),
+        (RING | {"bucket_mb": 5}, "bucket_mb", f"{WITH_RING}: its bucket size cannot be chosen"),
+        (RING | {"static_graph": True}, "static_graph", f"{WITH_RING}: it is an option of torch DDP"),
+        (RING | {"powersgd_rank": 2}, "powersgd_rank", f"{WITH_RING}: it does not use low-rank matrices"),
+        (SINGLE | {"average": "parameters"}, "average", "one process has no other rank to average with"),
+        (SINGLE | {"reduction": "avg"}, "reduction", "one process has no other rank to average with"),
+        (SINGLE | {"bucket_mb": 5}, "bucket_mb", "one process sends no gradients"),
+        (SINGLE | {"gradient_as_bucket_view": True}, "gradient_as_bucket_view", "one process has no buckets"),
+        (SINGLE | {"static_graph": True}, "static_graph", "it is an option of torch DDP"),
+        (SINGLE | {"powersgd_rank": 2}, "powersgd_rank", "one process sends no gradients"),
+        (SINGLE | {"sync_batchnorm": True}, "sync_batchnorm", "one process has no other rank's statistics to use"),
+        (SINGLE | {"hash_every": 5}, "hash_every", "there is one copy of the model"),
+        (SINGLE | {"share_gpu": True}, "share_gpu", "one process has no other rank to share a GPU with"),
+        ({"launch": "dp", "hash_every": 5}, "hash_every", "has no effect with launch = 'dp': there is one copy of"),
         # primitives
         (SEE | {"strategy": "ring"}, "strategy", "has no effect with primitives = 'see'"),
         (SEE | {"iterations": 5}, "iterations", "has no effect with primitives = 'see': it is for"),
@@ -177,18 +193,12 @@ MEANT_FOR: dict[str, set[str]] = {
     "static_graph": DDPS,
     "powersgd_rank": {"ddp_powersgd"},
 }
-# Off their defaults.
-OF_A_GROUP: dict[str, Any] = {
+OFF_DEFAULT: dict[str, Any] = {
     "reduction": "avg",
     "bucket_mb": 5,
     "gradient_as_bucket_view": True,
     "static_graph": True,
     "powersgd_rank": 2,
-    "backend": "gloo",
-    "average": "parameters",
-    "sync_batchnorm": True,
-    "hash_every": 5,
-    "share_gpu": True,
 }
 
 
@@ -199,50 +209,8 @@ def test_a_strategy_has_a_use_for_its_own_fields_and_for_no_others(launch: str, 
     useless = {field for field, strategies in MEANT_FOR.items() if strategy not in strategies}
     assert set(meaningless(launch, strategy, None)) - {"start_method", "init_method", *of_primitives} == useless
     for field in MEANT_FOR.keys() - useless:
-        values = {"launch": launch, "strategy": strategy, field: OF_A_GROUP[field]}
-        assert getattr(make_trial(values), field) == OF_A_GROUP[field]
-
-
-@pytest.mark.parametrize(
-    ("field", "strategy", "why"),
-    [
-        *(("reduction", strategy, "its reduction operator cannot be chosen") for strategy in ("none", "ring", "ddp")),
-        *(("bucket_mb", strategy, "its bucket size cannot be chosen") for strategy in ("none", "flat", "ddp_powersgd")),
-        *(
-            (field, strategy, "it is an option of torch DDP")
-            for field in ("gradient_as_bucket_view", "static_graph")
-            for strategy in ("none", "bucketed")
-        ),
-        *(("powersgd_rank", strategy, "it does not use low-rank matrices") for strategy in ("none", "ddp_fp16")),
-    ],
-)
-def test_a_field_that_means_nothing_with_a_strategy_is_refused(field: str, strategy: str, why: str) -> None:
-    with pytest.raises(TrialError) as refusal:
-        make_trial({"strategy": strategy, field: OF_A_GROUP[field]})
-    assert str(refusal.value) == f"{field}: has no effect with strategy = '{strategy}': {why}"
-
-
-@pytest.mark.parametrize("launch", ["single", "dp"])
-@pytest.mark.parametrize(
-    ("field", "why"),
-    [
-        ("backend", "one process has no process group"),
-        ("average", "one process has no other rank to average with"),
-        ("reduction", "one process has no other rank to average with"),
-        ("bucket_mb", "one process sends no gradients"),
-        ("gradient_as_bucket_view", "one process has no buckets"),
-        ("static_graph", "it is an option of torch DDP"),
-        ("powersgd_rank", "one process sends no gradients"),
-        ("sync_batchnorm", "one process has no other rank's statistics to use"),
-        ("hash_every", "there is one copy of the model"),
-        ("share_gpu", "one process has no other rank to share a GPU with"),
-    ],
-)
-def test_a_field_of_a_group_means_nothing_in_one_process(launch: str, field: str, why: str) -> None:
-    assert field in OF_A_GROUP
-    with pytest.raises(TrialError) as refusal:
-        make_trial({"launch": launch, field: OF_A_GROUP[field]})
-    assert str(refusal.value) == f"{field}: has no effect with launch = '{launch}': {why}"
+        values = {"launch": launch, "strategy": strategy, field: OFF_DEFAULT[field]}
+        assert getattr(make_trial(values), field) == OFF_DEFAULT[field]
 
 
 def test_choices_and_facts_can_be_listed() -> None:

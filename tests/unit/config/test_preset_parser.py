@@ -122,22 +122,6 @@ def test_an_override_may_rename_the_baseline_and_drop_published_figures() -> Non
 
 
 @pytest.mark.parametrize(
-    ("key", "hint"),
-    [
-        ("name", "trials cannot share a name"),
-        ("length", "no such field; write epochs or steps"),
-        ("repeats", "--set repeats: is not a field of a trial; use --repeats N"),
-    ],
-)
-def test_an_override_of_no_field_is_refused(tmp_path: Path, key: str, hint: str) -> None:
-    path = write_preset(tmp_path, MINE)
-    with pytest.raises(PresetError) as refusal:
-        load(str(path), {key: 1})
-    assert str(refusal.value).startswith(f"{path}: --set {key}: ")
-    assert hint in str(refusal.value)
-
-
-@pytest.mark.parametrize(
     ("text", "overrides"),
     [
         ('title = "Mine"\nrepeats = 3\nabout = """\nTwo\nlines"""\n' + MINE, {"epochs": 1, "save": True}),
@@ -201,6 +185,7 @@ def test_every_shipped_preset_loads_and_tells_its_question(path: Path) -> None:
 
 LATE = 'at = "aggregate"\nranks = [1]\nsleep_ms = 10\n'
 T, DELAY, REFERENCE = "[[trial]]\n", "[[trial.bottleneck]]\n", "[[reference]]\ntrial = 'mine'\n"
+COMMAND = "kind = 'command'\n[[trial]]\n"
 
 
 @pytest.mark.parametrize(
@@ -254,6 +239,11 @@ T, DELAY, REFERENCE = "[[trial]]\n", "[[trial.bottleneck]]\n", "[[reference]]\nt
         ("[matrix]\nworld_size = [2, 2]", "2 trials are named"),
         ("[engine]\nname = 'slrum'\n" + MINE, "engine.name: unknown value 'slrum'; one of local, join, slurm; did you"),
         ("[engine]\ntasks = 'node'\n" + MINE, "engine.tasks: unknown key; the keys are name, nodes, interface, port"),
+        (COMMAND, "trial[0].command: names no program"),
+        (COMMAND + 'command = ["a\\u0000"]', "trial[0].command: contains a NUL"),
+        (COMMAND + "command = ['a']\nenv = ['B']", "trial[0].env: expected NAME=VALUE, got 'B'"),
+        (COMMAND + "command = ['a']\nstrategy = 'ddp'", "trial[0].strategy: has no effect with a command"),
+        (T + "command = ['a']\nlaunch = 'spawn'", "command: has no effect with training: it is for a command"),
         ("kind = 'primitive'\n" + MINE, "kind: unknown value 'primitive'; one of training, primitives, command"),
         ("kind = 'primitives'\n" + MINE, "kind: 'primitives', but trial mine is of kind 'training'; set primitives ="),
         ("[defaults]\nprimitives = 'see'\n" + MINE, "but trial mine is of kind 'primitives'; set kind = 'primitives'"),

@@ -2,15 +2,11 @@
 wrong."""
 
 import itertools
-from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
-from click.testing import CliRunner
 
 from ddptui.analysis.results import ConfidenceInterval
-from ddptui.cli import main
 from ddptui.cli.machine import SELFTEST_MODES
 from ddptui.config.catalog import AGGREGATING, STRATEGIES
 from ddptui.config.fields import FIELDS
@@ -114,18 +110,3 @@ def test_an_amount_may_be_off_by_a_twentieth(attributed: float, low: float, high
     steps = {RANK: [msgspec.structs.replace(step, slept=slept) for step in trace(works_of(1, steps=1))[RANK]]}
     cell = verify._amounts(steps, ConfidenceInterval(estimate=attributed, low=low, high=high), 0.05)
     assert cell == f"{'' if right else '!'}{attributed * 1000:.0f}/100"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("--strategy", "all_reduc"), "--strategy all_reduc: not one of all_reduce, "),
-        (("--launch", "single"), "--launch"),
-    ],
-)
-def test_what_cannot_be_tested_is_refused_at_once(arguments: tuple[str, ...], words: str, tmp_path: Path) -> None:
-    result: Any = CliRunner().invoke(main, ["selftest", *arguments, "--runs", str(tmp_path / "runs")])
-    assert result.exit_code == 2
-    assert result.stdout == ""
-    assert words in result.stderr
-    assert not (tmp_path / "runs").exists()

@@ -164,15 +164,7 @@ def test_a_filter_wants_all_its_words(tmp_path: Path) -> None:
     assert not line.fits("made ok")
 
 
-def test_runs_are_newest_first(tmp_path: Path) -> None:
-    for name in ("20260101-101500-made", "20260102-081500-made", "renamed"):
-        a_run(tmp_path, name)
-    lines, results = recent_runs(tmp_path)
-    assert [line.when for line in lines] == ["–", "2026-01-02 08:15", "2026-01-01 10:15"]
-    assert [each.preset for each in results] == ["made"] * 3
-
-
-def test_a_list_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_begins_with_the_newest_and_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(overviews, "MOST_LINES", 1)
     monkeypatch.setattr(overviews, "MOST_RUNS", 2)
     for day in (1, 2, 3):
