@@ -33,11 +33,7 @@ def read(text: str) -> Preset:
         (GROUP + "mp.spawn(train, nprocs=2)", PYTHON, '"--nproc_per_node=2", "train.py", "--epochs", "3"]'),
         ("processes = [multiprocessing.Process (target=train)]", PYTHON, "If it does not, use:"),
         ("    from pytorch_lightning import Trainer", PYTHON, "imports Lightning"),
-        (
-            GROUP + "import torch.multiprocessing as mp",
-            TORCHRUN,
-            "2 ranks",
-        ),  # as in pytorch/examples, which never uses it
+        (GROUP + "import torch.multiprocessing as mp", TORCHRUN, "2 ranks"),  # in pytorch/examples, and never used
         (GROUP + "# once: mp.spawn(train)", TORCHRUN, "2 ranks"),
         (GROUP + "import lightning_utilities", TORCHRUN, "2 ranks"),
     ],

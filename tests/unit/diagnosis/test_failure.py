@@ -253,25 +253,20 @@ def test_the_rank_is_named_and_its_log_follows_and_an_error_of_several_lines_is_
 
 
 WORKER = "RuntimeError: DataLoader worker (pid(s) 7) exited unexpectedly"
+BUS_ERROR = "ERROR: Unexpected bus error encountered in worker. This might be\n"
+NCCL_ERROR = NCCL.format("unhandled system error", SYSTEM, "")
+NO_ROOM = f"a note\n{SHM} (size 9637888), error: No space left on device (28)\nTraceback\n"
 
 
 @pytest.mark.parametrize(
     ("error", "log", "says"),
     [
-        (NCCL.format("unhandled system error", SYSTEM, ""), "", "NCCL failed: ncclSystemError"),
-        (
-            NCCL.format("unhandled system error", SYSTEM, ""),
-            f"a note\n{SHM} (size 9637888), error: No space left on device (28)\nTraceback\n",
-            f"rank 0: NCCL finds no room in /dev/shm; {SHARED_MEMORY}",
-        ),
+        (NCCL_ERROR, "", "NCCL failed: ncclSystemError"),
+        (NCCL_ERROR, NO_ROOM, f"rank 0: NCCL finds no room in /dev/shm; {SHARED_MEMORY}"),
         (WORKER, "", "for an unknown reason"),
         (WORKER, f"Traceback\n{DATA.format(7, 'Killed')}\n", "ended (Killed): memory may be short"),
-        (WORKER, "ERROR: Unexpected bus error encountered in worker. This might be\n", "/dev/shm is full"),
-        (
-            "ValueError: no",
-            "ERROR: Unexpected bus error encountered in worker. This might be\n",
-            "failed: ValueError: no",
-        ),
+        (WORKER, BUS_ERROR, "/dev/shm is full"),
+        ("ValueError: no", BUS_ERROR, "failed: ValueError: no"),
     ],
 )
 def test_what_nccl_or_a_dataloader_wrote_to_the_log_is_better_than_its_error(error: str, log: str, says: str) -> None:

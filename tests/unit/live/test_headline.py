@@ -115,9 +115,8 @@ def test_who_is_waited_for_is_named_with_how_late_it_is_and_where() -> None:
     assert words.startswith("Rank 1 holds everyone up: ")
     late_ms = float(words.removeprefix("Rank 1 holds everyone up: ").partition(" ms a step, in forward. ")[0])
     assert late_ms == pytest.approx(25, rel=0.05)
-    assert words.endswith(
-        ". Ranks idle 39% of the time for a late rank, 3% in transfers"
-    )  # half the ranks: 25 ms of a step of 32
+    # half the ranks: 25 ms of a step of 32
+    assert words.endswith(". Ranks idle 39% of the time for a late rank, 3% in transfers")
     assert said(*trained_together(25.0), states={0: "running", 1: "waiting for rank 0"}) == words  # who goes on
     assert "idle 58% of the time for a late rank" in said(*trained_together(25.0, ranks=4))  # all but one wait
     assert "a step, in aggregate. " in said(*trained_together(25.0, at="aggregate"))
@@ -174,9 +173,8 @@ def test_a_rank_that_the_lab_itself_delays_is_named_as_such_and_not_doubted() ->
 @pytest.mark.parametrize(("ranks", "waits"), [(2, "; rank 0 waits "), (4, "; the 3 others wait ")])
 def test_what_the_user_delays_comes_first_and_then_how_long_the_others_wait(ranks: int, waits: str) -> None:
     put_in = Injection(at_ns=1_000, bottleneck=(LATE,))  # before the steps
-    words = said(
-        *trained_together(25.0, ranks=ranks)[: 1 + ranks], put_in, *trained_together(25.0, ranks=ranks)[1 + ranks :]
-    )
+    told = trained_together(25.0, ranks=ranks)
+    words = said(*told[: 1 + ranks], put_in, *told[1 + ranks :])
     assert words.startswith(f"You delay rank 1 by 20 ms in forward{waits}25")
     assert " ms a step for it · Measured: 25" in words
     assert "holds everyone up" not in words

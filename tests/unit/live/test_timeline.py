@@ -8,7 +8,6 @@ import pytest
 from ddptui.analysis.waits import AlignedStep, align_steps
 from ddptui.live.timeline import (
     ArrivalsSummary,
-    CellRun,
     Segment,
     cell_of,
     last_steps,
@@ -89,34 +88,20 @@ def test_as_many_steps_are_shown_as_are_wanted_but_none_before_a_long_pause() ->
 SEGMENTS = [Segment(0, 10, "forward"), Segment(10, 12, "wait"), Segment(12, 40, "backward")]
 
 
-FORWARD, BACKWARD, WAIT = CellRun(0, 10, "forward", 10), CellRun(12, 40, "backward", 28), CellRun(10, 12, "wait", 2)
-
-
 @pytest.mark.parametrize(
     ("segments", "end", "cells", "cuts", "shown"),
     [
-        (SEGMENTS, 40, 4, (), [CellRun(0, 1, "forward", 10), CellRun(1, 4, "backward", 28)]),
-        (SEGMENTS, 40, 40, (), [FORWARD, WAIT, BACKWARD]),
-        (
-            SEGMENTS,
-            40,
-            4,
-            {2},
-            [CellRun(0, 1, "forward", 10), CellRun(1, 2, "backward", 28), CellRun(2, 4, "backward", 28)],
-        ),
-        (SEGMENTS, 40, 1, (), [CellRun(0, 1, "backward", 28)]),
-        (
-            [Segment(10, 20, "data")],
-            30,
-            3,
-            (),
-            [CellRun(0, 1, BETWEEN, 0), CellRun(1, 2, "data", 10), CellRun(2, 3, BETWEEN, 0)],
-        ),
+        (SEGMENTS, 40, 4, (), [(0, 1, "forward", 10), (1, 4, "backward", 28)]),
+        (SEGMENTS, 40, 40, (), [(0, 10, "forward", 10), (10, 12, "wait", 2), (12, 40, "backward", 28)]),
+        (SEGMENTS, 40, 4, {2}, [(0, 1, "forward", 10), (1, 2, "backward", 28), (2, 4, "backward", 28)]),
+        (SEGMENTS, 40, 1, (), [(0, 1, "backward", 28)]),
+        ([Segment(10, 20, "data")], 30, 3, (), [(0, 1, BETWEEN, 0), (1, 2, "data", 10), (2, 3, BETWEEN, 0)]),
     ],
 )
 def test_a_cell_shows_what_took_most_of_it_and_a_step_that_begins_begins_a_run(
-    segments: list[Segment], end: int, cells: int, cuts: set[int], shown: list[CellRun]
+    segments: list[Segment], end: int, cells: int, cuts: set[int], shown: list[tuple[int, int, str, int]]
 ) -> None:
+    """shown: the first cell, the one after the last, what they show, and its exact time."""
     assert runs(segments, (0, end), cells, cuts=cuts) == shown
 
 

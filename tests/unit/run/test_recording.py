@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -114,28 +115,33 @@ ACTS = st.one_of(
     st.tuples(st.sampled_from(["step", "seek_launch"]), st.integers(-2, 2)),
     st.tuples(st.just("seek_share"), st.floats(0, 1)),
     st.tuples(st.just("go_to"), st.integers(0, TOTAL_S * S)),
-    st.tuples(st.just("drain"), st.none()),
+    st.tuples(st.just("faster"), st.integers(-8, 8)),
+    st.tuples(st.just("seek_trial"), st.sampled_from(["a", "b", "c"])),
+    st.tuples(st.sampled_from(["pause", "drain"]), st.none()),
 )
 
 
 @pytest.mark.usefixtures("small")
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=80)
 @given(acts=st.lists(ACTS, max_size=20))
 @example(acts=[("seek", 10.0), ("drain", None), ("seek", -1.0), ("step", 1)])
 @example(acts=[("seek_share", 0.5), ("step", -1)])  # from a launch's beginning to the end of another
 @example(acts=[("drain", None), ("go_to", 8 * S)])  # between two launches
-def test_wherever_it_goes_the_state_is_of_all_messages_so_far(run: Run, acts: list[tuple[str, float | None]]) -> None:
+def test_wherever_it_goes_the_state_is_of_all_messages_so_far(run: Run, acts: list[tuple[str, Any]]) -> None:
     now_ns = [0]
     played = Playback(run, PRESET, lambda: now_ns[0])
     told = Told(played)
     for name, how_much in [*acts, ("drain", None)]:
         match name:
             case "wait":
-                now_ns[0] += round((how_much or 0) * S)
+                now_ns[0] += round(how_much * S)
             case "drain":
                 told.drain()
+            case "pause":
+                played.pause()
             case _:
                 getattr(played, name)(how_much)
+        assert played.course.begin_ns <= played.now_ns() <= played.end_ns
     until = [message for moment_ns, message in told_by(played.recording) if moment_ns <= played.now_ns()]
     assert told.live == fold(Live(), until)
     assert played.drained == len(until)

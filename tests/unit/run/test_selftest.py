@@ -40,9 +40,8 @@ def test_the_grid_has_each_strategy_in_each_mode_and_dp_once() -> None:
     assert len(set(names)) == len(names) == (len(SELFTEST_MODES) - 1) * (len(STRATEGIES) - 1) + 1
     assert "dp" in FIELDS["strategy"].modes
     for trial in preset.trials:
-        assert {bottleneck.at for bottleneck in trial.bottleneck} == set(SITES) - (
-            {"backward"} if trial.launch == "dp" else set()
-        )
+        without = {"backward"} if trial.launch == "dp" else set()
+        assert {bottleneck.at for bottleneck in trial.bottleneck} == {*SITES} - without
 
 
 def late(at: str | None, ms: float = 25.0, rank: int = RANK, told_ms: float | None = None) -> dict[int, list[Step]]:

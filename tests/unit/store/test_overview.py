@@ -81,7 +81,10 @@ def test_what_cannot_be_read_is_recorded_with_the_reason(tmp_path: Path) -> None
     assert "did you mean 'title'?" in str(told.problem)
 
 
-def put(path: Path, content: bytes | Callable[[Path], None]) -> None:
+Content = bytes | Callable[[Path], None]
+
+
+def put(path: Path, content: Content) -> None:
     """Replace a file by one with this content, or by what a call makes there."""
     path.unlink()
     if isinstance(content, bytes):
@@ -111,7 +114,7 @@ NO_JOURNAL = {**NO_FILE, "3 GB": lambda path: sparse(path, 20 * 2**30)}
 
 
 @pytest.mark.parametrize("content", NO_RESULTS.values(), ids=NO_RESULTS)
-def test_results_that_cannot_be_read_hide_no_run(tmp_path: Path, content: bytes | Callable[[Path], None]) -> None:
+def test_results_that_cannot_be_read_hide_no_run(tmp_path: Path, content: Content) -> None:
     run, other = a_run(tmp_path), a_run(tmp_path)
     put(run.folder / "results.json", content)
     line = overview(run)
@@ -125,9 +128,7 @@ def test_results_that_cannot_be_read_hide_no_run(tmp_path: Path, content: bytes 
 
 
 @pytest.mark.parametrize("content", NO_ENVIRONMENT.values(), ids=NO_ENVIRONMENT)
-def test_an_unreadable_environment_is_said_in_every_list(
-    tmp_path: Path, content: bytes | Callable[[Path], None]
-) -> None:
+def test_an_unreadable_environment_is_said_in_every_list(tmp_path: Path, content: Content) -> None:
     run = a_run(tmp_path)
     put(run.folder / "environment.json", content)
     line = overview(run)
