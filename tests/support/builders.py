@@ -91,8 +91,9 @@ def hello(rank: int = 0, **changes: Any) -> Hello:
     return msgspec.structs.replace(words, **changes)
 
 
-def ready(rank: int = 0, steps: int = 4) -> Ready:
-    return Ready(rank=rank, at_ns=2_500 * MS, steps=steps, parameters=1_000)
+def ready(rank: int = 0, steps: int | None = 4, **changes: Any) -> Ready:
+    words = Ready(rank=rank, at_ns=2_500 * MS, steps=steps, parameters=1_000)
+    return msgspec.structs.replace(words, **changes)
 
 
 def step(
@@ -120,8 +121,9 @@ def step(
     )
 
 
-def heartbeat(rank: int = 0, *, cpu_percent: float = 99.5, dropped: int = 0) -> Heartbeat:
-    return Heartbeat(rank=rank, at_ns=2_900 * MS, cpu_percent=cpu_percent, rss_bytes=5_000, dropped=dropped)
+def heartbeat(rank: int = 0, **changes: Any) -> Heartbeat:
+    words = Heartbeat(rank=rank, at_ns=2_900 * MS, cpu_percent=99.5, rss_bytes=5_000, dropped=0)
+    return msgspec.structs.replace(words, **changes)
 
 
 def pause(rank: int = 0, *, begin_ms: float = FIRST_STEP_MS, end_ms: float = FIRST_STEP_MS + 10) -> Pause:

@@ -13,11 +13,11 @@ from tests.support.traces import MS, Shape, Told, all_reduce, delayed, trace, wo
 Delay = Callable[[int], float]  # ms, by step
 
 
-def launch_of(told: Told, trial: str = "a", repeat: int = 1) -> list[Message]:
+def launch_of(told: Told, trial: str = "a", repeat: int = 1, host: str = "here") -> list[Message]:
     """The messages of a launch that ended well, whose ranks made these steps."""
     return [
         launched(trial, repeat, at_ms=0),
-        *(hello(rank, world_size=len(told)) for rank in told),
+        *(hello(rank, world_size=len(told), host=host) for rank in told),
         *(ready(rank) for rank in told),
         *(step for steps in told.values() for step in steps),
         *(done(rank) for rank in told),

@@ -211,6 +211,11 @@ def trace(works: Sequence[Mapping[int, ByPart]], shape: Shape = all_reduce, tran
 USUAL_MS = (0.3, 2.0, 3.0, 0.05, 0.5, 0.05)  # of own work, by part
 
 
+def heard(told: Told) -> list[Step]:
+    """The steps of all ranks, step by step."""
+    return [own for together in zip(*told.values(), strict=True) for own in together]
+
+
 def works_of(
     seed: int,
     *,

@@ -24,6 +24,7 @@ from tests.support.builders import write_preset
 
 pytestmark = pytest.mark.usefixtures("at_home")
 TINY = '[[trial]]\nname = "a"\n[[trial]]\nname = "b"\n'
+JOIN, AT_A_FILE = ("--engine", "join"), ("--set", "init_method=file")
 
 
 def ddptui(*arguments: str) -> Result:
@@ -52,12 +53,21 @@ def assert_refused(result: Result, fragment: str) -> None:
         (("shw", "last"), "no command 'shw'; did you mean 'show'?"),
         (("presets", "--fields", "x"), "--fields lists the fields that all presets have: leave out x"),
         (("--preset", "quickstart", "--set", "amp=off"), "one of bf16, fp16; leave it out for none"),
-        (("--preset", "quickstrat"), "no preset 'quickstrat'; did you mean 'quickstart'?"),
         (("--preset", "."), "no preset '.'"),
         (("--preset", "quickstart", "--set", "epochs"), "--set epochs: expected KEY=VALUE"),
         (("--preset", "quickstart", "--set", "epoch=1"), "--set epoch: unknown key; did you mean 'epochs'?"),
         (("--preset", "quickstart", "--set", "epochs=many"), 'epochs: expected an integer, got "many"'),
         (("--preset", "quickstart", "--set", "model=nett"), "no model 'nett'; did you mean 'net'?"),
+        (("--preset", "quickstart", "--set", "name=x"), "--set name: trials cannot share a name"),
+        (("--preset", "quickstart", "--set", "length=1"), "--set length: no such field; write epochs or steps"),
+        (("--preset", "quickstart", "--set", "repeats=1"), "is not a field of a trial; use --repeats N"),
+        (("presets", "--nodes", "3"), "--engine and its options need the name of a preset"),
+        (("presets", "quickstart", "--engine", "slurm", "--sbatch", "foo"), "option 'foo' is not an option of sbatch"),
+        (("--preset", "quickstart", *JOIN, "--nodes", "0"), "expected an integer of 1 or more, got 0"),
+        (("--preset", "quickstart", *JOIN, *AT_A_FILE), "trial all_reduce: init_method: 'file' needs a folder that"),
+        (("--preset", "quickstart", *JOIN, *AT_A_FILE, "--shared", "nowhere"), "nowhere: no such folder here"),
+        (("selftest", "--strategy", "all_reduc"), "--strategy all_reduc: not one of all_reduce, "),
+        (("--resume", "last", "--nodes", "2"), "leave out --preset, and what changes it"),
         pytest.param(("--preset", "quickstart", "--set", "data_dir=\udcff"), "", id="a path that is no text"),
         pytest.param(("--preset", "quickstart", "--set", "seed=" + "1" * 5_000), "", id="a number without end"),
         pytest.param(("--preset", "quickstart", "--set", "shape=" + "[" * 5_000), "", id="nested without end"),
@@ -77,6 +87,7 @@ def test_bad_arguments_are_refused_in_one_line(arguments: tuple[str, ...], fragm
         (("show", "last", "--format", "xml"), "--format"),
         (("verify",), "Missing argument"),
         (("compare", "last"), "Missing argument 'B'"),
+        (("selftest", "--launch", "single"), "--launch"),
     ],
 )
 def test_bad_usage_is_refused_with_a_hint(arguments: tuple[str, ...], fragment: str) -> None:
@@ -115,8 +126,6 @@ def on_a_terminal(*words: str, keys: bool = True, term: str = "xterm") -> subpro
         (("--repeats", "2"), True, "change a preset need one: `ddptui run NAME"),
         (("--refresh", "0"), True, "'--refresh'"),
         (("--set", "epochs=7", "presets"), True, "`ddptui presets --help` lists its options"),
-        (("--runs", "runs", "runs"), True, "options come after the command"),
-        (("run", "quickstart", "--theme", "dracul"), True, "--theme dracul: not one of "),
     ],
 )
 def test_the_console_does_not_open_for_bad_input(words: tuple[str, ...], keys: bool, why: str) -> None:

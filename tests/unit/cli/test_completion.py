@@ -13,21 +13,10 @@ import pytest
 
 from ddptui.cli.completion import SHELLS
 from ddptui.config.trial import TRIAL_FIELDS
-from ddptui.host.folders import lab_root
 from tests.support.builders import journal, two_trials, write_run
+from tests.unit.cli.test_bad_input import HANGS_S, environment
 
-HANGS_S = 60
 HEAVY = ("torch", "textual", "numpy", "zmq")
-
-
-def environment(folder: Path, **variables: str) -> dict[str, str]:
-    return {
-        "PATH": os.environ["PATH"],
-        "HOME": str(folder),
-        "PYTHONPATH": str(lab_root()),
-        "DDPTUI_RUNS": str(folder / "runs"),
-        **variables,
-    }
 
 
 def asked(folder: Path, *words: str, shell: str = "bash", **variables: str) -> "subprocess.CompletedProcess[str]":

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddptui.config.parser import PresetError
 from ddptui.config.preset import LOCAL, EngineOptions, NodeRanks, Preset, fit_to_engine, spread, start_of
 from ddptui.config.trial import Bottleneck, Trial, TrialError
 from ddptui.config.values import make_trial
@@ -67,50 +66,6 @@ def test_a_presets_engine_is_kept_and_the_command_line_lies_over_it(tmp_path: Pa
     path = str(tmp_path / "p.toml")
     assert load(path, {}, {"nodes": 3}).engine == EngineOptions(name="slurm", nodes=3, partition="p")
     assert load(path, {}, {"name": "join", "nodes": 3}).engine == EngineOptions(name="join", nodes=3)
-
-
-@pytest.mark.parametrize(
-    ("line", "why"),
-    [
-        ('name = "slrum"', "engine.name: unknown value 'slrum'; one of local, join, slurm; did you mean 'slurm'?"),
-        ('tasks = "node"', "engine.tasks: unknown key; the keys are name, nodes, interface, port, shared, partition,"),
-        ("nodes = 0", "engine.nodes: expected an integer of 1 or more, got 0"),
-    ],
-)
-def test_a_wrong_engine_is_refused_by_its_key(tmp_path: Path, line: str, why: str) -> None:
-    (tmp_path / "p.toml").write_text(f"{ONE_TRIAL}[engine]\n{line}\n")
-    with pytest.raises(PresetError) as refused:
-        load(str(tmp_path / "p.toml"))
-    assert why in str(refused.value)
-
-
-def test_meeting_at_a_file_wants_a_folder_before_anything_starts(tmp_path: Path) -> None:
-    words = ("--preset", "quickstart", "--no-ui", "--engine", "join", "--set", "init_method=file")
-    refused = ddptui(tmp_path, *words)
-    assert refused.returncode == 2
-    assert (
-        "trial all_reduce: init_method: 'file' needs a folder that all nodes see: name it with --shared DIR"
-        in refused.stderr
-    )
-    nowhere = ddptui(tmp_path, *words, "--shared", str(tmp_path / "nowhere"))
-    assert nowhere.returncode == 2
-    assert "no such folder here" in nowhere.stderr
-
-
-@pytest.mark.parametrize(
-    ("words", "why"),
-    [
-        (("--engine", "join", "--nodes", "2", "runs"), "options come after the command"),
-        (("presets", "--nodes", "3"), "--engine and its options need the name of a preset"),
-        (("presets", "quickstart", "--engine", "slurm", "--sbatch", "foo"), "option 'foo' is not an option of sbatch"),
-        (("--preset", "quickstart", "--engine", "join", "--nodes", "0"), "expected an integer of 1 or more, got 0"),
-        (("--resume", "last", "--nodes", "2"), "leave out --preset, and what changes it"),
-    ],
-)
-def test_options_of_an_engine_where_they_mean_nothing(tmp_path: Path, words: tuple[str, ...], why: str) -> None:
-    refused = ddptui(tmp_path, *words)
-    assert (refused.returncode, refused.stdout) == (2, "")
-    assert why in refused.stderr
 
 
 def test_nodes_print_the_lines_to_type_on_each(tmp_path: Path) -> None:

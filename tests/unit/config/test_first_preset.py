@@ -33,11 +33,7 @@ def read(text: str) -> Preset:
         (GROUP + "mp.spawn(train, nprocs=2)", PYTHON, '"--nproc_per_node=2", "train.py", "--epochs", "3"]'),
         ("processes = [multiprocessing.Process (target=train)]", PYTHON, "If it does not, use:"),
         ("    from pytorch_lightning import Trainer", PYTHON, "imports Lightning"),
-        (
-            GROUP + "import torch.multiprocessing as mp",
-            TORCHRUN,
-            "2 ranks",
-        ),  # as in pytorch/examples, which never uses it
+        (GROUP + "import torch.multiprocessing as mp", TORCHRUN, "2 ranks"),  # in pytorch/examples, and never used
         (GROUP + "# once: mp.spawn(train)", TORCHRUN, "2 ranks"),
         (GROUP + "import lightning_utilities", TORCHRUN, "2 ranks"),
     ],
@@ -124,18 +120,3 @@ def test_a_command_is_a_preset_of_one_trial() -> None:
 def test_a_matrix_over_variables_names_its_trials_by_them() -> None:
     table = {"kind": "command", "defaults": {"command": ["a"]}, "matrix": {"env": [["B=1"], ["B=2", "C=3"]]}}
     assert [trial.name for trial in parse("p", table, {}).trials] == ["B-1", "B-2+C-3"]
-
-
-@pytest.mark.parametrize(
-    ("fields", "why"),
-    [
-        ({}, "command: names no program"),
-        ({"command": ["a\0"]}, "command: contains a NUL"),
-        ({"command": ["a"], "env": ["B"]}, "env: expected NAME=VALUE, got 'B'"),
-        ({"command": ["a"], "strategy": "ddp"}, "strategy: has no effect with a command"),
-        ({"command": ["a"], "launch": "spawn"}, "command: has no effect with training: it is for a command"),
-    ],
-)
-def test_what_a_command_cannot_be_is_said(fields: dict[str, object], why: str) -> None:
-    with pytest.raises(TrialError, match=why):
-        parse("p", {"kind": "command", "trial": [fields]}, {})

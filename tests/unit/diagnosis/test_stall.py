@@ -33,7 +33,7 @@ RECEIVES_LATER = msgspec.structs.replace(RECEIVES, calls=4, number=3)
 
 
 def beat(rank: int, position: Position, cpu_percent: float = 0.0) -> Heartbeat:
-    return msgspec.structs.replace(heartbeat(rank, cpu_percent=cpu_percent), position=position)
+    return heartbeat(rank, cpu_percent=cpu_percent, position=position)
 
 
 def made(rank: int, number: int, calls: int = 1) -> RankMessage:

@@ -107,9 +107,7 @@ def test_the_limits_of_processes_are_read_where_they_stand(monkeypatch: pytest.M
 # Where else ranks could run
 
 
-def test_slurm_is_missed_by_nobody_who_has_none_and_other_hosts_are_told_an_address(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_host_without_slurm_misses_nothing_and_other_hosts_get_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     assert not only(machine.slurm()).tried
     monkeypatch.setattr(shutil, "which", lambda _: "/usr/bin/sbatch")
@@ -168,9 +166,8 @@ def test_an_unheard_wire_is_fatal(name: str, found: Callable[..., Any], monkeypa
 def test_sockets_elsewhere_than_wanted_are_said() -> None:
     where = Path("/tmp")
     for wanted in (None, "/tmp", "/tmp/"):
-        assert machine.socket_folder_finding(where, wanted, "/tmp") == CheckResult(
-            "sockets", "ZeroMQ (ipc) works in /tmp"
-        )
+        found = machine.socket_folder_finding(where, wanted, "/tmp")
+        assert found == CheckResult("sockets", "ZeroMQ (ipc) works in /tmp")
     long = machine.socket_folder_finding(where, "/a/long/path", "/a/long/path")
     assert "too long" in long.text
     assert not long.remedy

@@ -49,9 +49,8 @@ def test_gpus_are_told_by_name_and_memory_and_where_there_is_none_nothing_is_wro
     alone = processes.gpus_finding(told | {"gpus": told["gpus"][:1]}, SEEN_BY_NVML, "")
     assert alone.text == f"H200 (139 GB): for 1 rank, {FOR_RANKS}"
     none = SEEN_BY_NVML._replace(surely_none=True, driver=None, visible="")
-    assert processes.gpus_finding({"gpus": [], "why_none": "-"}, none, "none found") == CheckResult(
-        "GPUs", "none found"
-    )
+    nothing = processes.gpus_finding({"gpus": [], "why_none": "-"}, none, "none found")
+    assert nothing == CheckResult("GPUs", "none found")
 
 
 @pytest.mark.parametrize(
@@ -197,9 +196,8 @@ def test_a_gpu_that_is_hidden_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> 
     cut = DRIVER._replace(gpus=(H100._replace(is_cut=True),))
     _, finding = told_by_nvml(monkeypatch, cut, "MIG-4e2a")
     assert finding.text == f"{H100_TEXT}, partitioned into instances (MIG)"
-    mixed = DRIVER._replace(
-        gpus=(DRIVER.gpus[0], DRIVER.gpus[1]._replace(name="T400"))
-    )  # CUDA may number them otherwise
+    # CUDA may number them otherwise
+    mixed = DRIVER._replace(gpus=(DRIVER.gpus[0], DRIVER.gpus[1]._replace(name="T400")))
     monkeypatch.delenv(gpus.ORDER, raising=False)
     assert "hidden" not in told_by_nvml(monkeypatch, mixed, "0")[-1].text
     monkeypatch.setenv(gpus.ORDER, gpus.BUS_ORDER)

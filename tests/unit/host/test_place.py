@@ -167,11 +167,7 @@ def test_whatever_is_missing_is_named_with_who_sets_it(kind: str) -> None:
         ("pytorchjob", {"WORLD_SIZE": "6"}, r"^WORLD_SIZE=6 is neither 2 pods nor 2 × 4 processes"),
         ("env", {"LOCAL_RANK": "1"}, "LOCAL_WORLD_SIZE is not set, but LOCAL_RANK is"),
         ("env", {"NNODES": "3"}, "LOCAL_WORLD_SIZE is not set, and 8 ranks do not divide evenly by NNODES=3"),
-        (
-            "env",
-            {"LOCAL_WORLD_SIZE": "1", "NNODES": "2"},
-            "rank 5, with 1 per node, is beyond the last of NNODES=2 nod",
-        ),
+        ("env", {"LOCAL_WORLD_SIZE": "1", "NNODES": "2"}, "rank 5, with 1 per node, is beyond the last of NNODES=2"),
         ("env", {"LOCAL_WORLD_SIZE": "4", "LOCAL_RANK": "4"}, "LOCAL_RANK=4 is out of range"),
     ],
 )

@@ -29,7 +29,7 @@ from tests.support.builders import (
     step,
     two_trials,
 )
-from tests.support.traces import delayed, trace, works_of
+from tests.support.traces import delayed, heard, trace, works_of
 
 LATE = Bottleneck(at="forward", ranks=(1,), sleep_ms=20)
 
@@ -54,9 +54,7 @@ def trained_together(
     if slower != 1.0:
         works = [{rank: [round(part * (slower if rank == 1 else 1)) for part in own] for rank, own in step.items()}
                  for step in works]  # fmt: skip
-    told = trace(works)
-    heard: list[Message] = [own for together in zip(*told.values(), strict=True) for own in together]
-    return [launched(), *(hello(rank, world_size=ranks) for rank in range(ranks)), *heard]
+    return [launched(), *(hello(rank, world_size=ranks) for rank in range(ranks)), *heard(trace(works))]
 
 
 def test_what_a_check_finds_wrong_is_said_before_who_is_late() -> None:
@@ -117,9 +115,8 @@ def test_who_is_waited_for_is_named_with_how_late_it_is_and_where() -> None:
     assert words.startswith("Rank 1 holds everyone up: ")
     late_ms = float(words.removeprefix("Rank 1 holds everyone up: ").partition(" ms a step, in forward. ")[0])
     assert late_ms == pytest.approx(25, rel=0.05)
-    assert words.endswith(
-        ". Ranks idle 39% of the time for a late rank, 3% in transfers"
-    )  # half the ranks: 25 ms of a step of 32
+    # half the ranks: 25 ms of a step of 32
+    assert words.endswith(". Ranks idle 39% of the time for a late rank, 3% in transfers")
     assert said(*trained_together(25.0), states={0: "running", 1: "waiting for rank 0"}) == words  # who goes on
     assert "idle 58% of the time for a late rank" in said(*trained_together(25.0, ranks=4))  # all but one wait
     assert "a step, in aggregate. " in said(*trained_together(25.0, at="aggregate"))
@@ -131,9 +128,8 @@ def test_a_rank_is_late_whose_core_other_programs_have(queued_ms: float, others:
     works, _ = delayed(works_of(1, skew=0.0), 1, "forward", lambda step: 0.0 if step % 3 else 60.0)
     told = trace(works)
     told[1] = [replace(step, queued_ns=0 if step.step % 3 else round(queued_ms * MS)) for step in told[1]]
-    heard: list[Message] = [own for together in zip(*told.values(), strict=True) for own in together]
-    load = Load(at_ns=heard[-1].end_ns, busy=1.5, own=1.5 - others)  # type: ignore[union-attr]
-    words = said(launched(), hello(0), hello(1), *heard, load)
+    steps = heard(told)
+    words = said(launched(), hello(0), hello(1), *steps, Load(at_ns=steps[-1].end_ns, busy=1.5, own=1.5 - others))
     assert words.startswith("Rank 1 holds everyone up, because other programs use its core. ⚠ disturbed. ") == is_said
     assert words.count("⚠") == bool(others)
 
@@ -146,8 +142,7 @@ def test_where_it_may_be_chance_or_nobody_stands_out_that_is_said() -> None:
     works = works_of(1, skew=0.0)
     for place, name in ((0, 1), (1, 0)):
         works, _ = delayed(works, name, "forward", lambda step, place=place: 25.0 if step % 2 == place else 0.0)
-    heard: list[Message] = [own for together in zip(*trace(works).values(), strict=True) for own in together]
-    words = said(launched(), hello(0), hello(1), *heard)
+    words = said(launched(), hello(0), hello(1), *heard(trace(works)))
     assert words.startswith("Ranks wait by turns: no rank stands out. Ranks idle")
     words = said(*trained_together(25.0)[: 3 + 2 * 5])
     doubt = "The others waited for rank 1 78% of the time; the cause is uncertain, since 5 steps are few. "
@@ -178,9 +173,8 @@ def test_a_rank_that_the_lab_itself_delays_is_named_as_such_and_not_doubted() ->
 @pytest.mark.parametrize(("ranks", "waits"), [(2, "; rank 0 waits "), (4, "; the 3 others wait ")])
 def test_what_the_user_delays_comes_first_and_then_how_long_the_others_wait(ranks: int, waits: str) -> None:
     put_in = Injection(at_ns=1_000, bottleneck=(LATE,))  # before the steps
-    words = said(
-        *trained_together(25.0, ranks=ranks)[: 1 + ranks], put_in, *trained_together(25.0, ranks=ranks)[1 + ranks :]
-    )
+    told = trained_together(25.0, ranks=ranks)
+    words = said(*told[: 1 + ranks], put_in, *told[1 + ranks :])
     assert words.startswith(f"You delay rank 1 by 20 ms in forward{waits}25")
     assert " ms a step for it · Measured: 25" in words
     assert "holds everyone up" not in words
@@ -205,27 +199,21 @@ def test_delays_by_hand_are_said_until_the_next_launch() -> None:
 WAITS = Position(step=100, passed=("data",), calls=1, number=0, kind="all_reduce")
 
 
-def beat(rank: int, position: Position) -> Message:
-    return msgspec.structs.replace(heartbeat(rank), position=position)
-
-
 def test_ranks_that_stand_still_come_first() -> None:
     put_in = Injection(at_ns=4_000 * MS, bottleneck=(LATE,))
-    still, beats = (
-        {0: "stalled (5 s)", 1: "stalled (5 s)"},
-        [beat(0, WAITS), beat(1, Position(step=100, passed=("data",)))],
-    )
+    still = {0: "stalled (5 s)", 1: "stalled (5 s)"}
+    beats = [heartbeat(0, position=WAITS), heartbeat(1, position=Position(step=100, passed=("data",)))]
     assert said(*trained_together(0.0), *beats, put_in, states=still) == (
         "rank 1 has not arrived at all_reduce 0 of step 100: it is in step 100, in forward; rank 0 waits there "
         "· You delay rank 1 by 20 ms in forward"
     )
-    going = [*trained_together(0.0), beat(0, WAITS), beat(1, replace(WAITS, step=99))]
+    going = [*trained_together(0.0), heartbeat(0, position=WAITS), heartbeat(1, position=replace(WAITS, step=99))]
     last_ns = max(message.end_ns for message in going if isinstance(message, Step))
-    beats_on = replace(beat(0, WAITS), at_ns=last_ns + 9_000 * MS)  # a silent one may not be where it was last
+    beats_on = heartbeat(0, position=WAITS, at_ns=last_ns + 9_000 * MS)  # a silent one may not be where it was last
     states = {0: "waiting for rank 1 (5 s)", 1: "stalled (5 s)"}
     words = said(*going, beats_on, states=states, now_ns=last_ns + 9_500 * MS)
     assert words.startswith("rank 1 has not arrived at all_reduce 0 of step 100: it sends no heartbeats; rank 0")
-    many = [*trained_together(0.0, ranks=4), *(beat(rank, WAITS) for rank in range(4))]
+    many = [*trained_together(0.0, ranks=4), *(heartbeat(rank, position=WAITS) for rank in range(4))]
     words = said(*many, states=dict.fromkeys(range(4), "stalled (4 s)"), ranks=4)
     assert words == "ranks 0–3 wait in all_reduce 0 of step 100, which does not finish"
 
@@ -237,8 +225,8 @@ def test_of_a_watched_rank_the_line_of_its_code_is_said_also_when_it_has_left_it
     monitor = RunMonitor()
     assert headline.headline_text(monitor, {}, preset_of(COMMAND), 0) == "starting"
     reduces = Position(step=100, calls=1, number=0, kind="all_reduce", seq=9, bytes=4096)
-    saves = replace(heartbeat(1), position=Position(step=99), stack=SAVING)
-    monitor.add([*trained_together(0.0), beat(0, reduces), saves, done(2)])
+    saves = heartbeat(1, position=Position(step=99), stack=SAVING)
+    monitor.add([*trained_together(0.0), heartbeat(0, position=reduces), saves, done(2)])
     still = {0: "stalled (20 s)", 1: "stalled (20 s)"}
     words = headline.headline_text(monitor, still, preset_of(COMMAND), 0)
     assert words.startswith("rank 1 ")
@@ -284,7 +272,7 @@ def live_of(*messages: Message) -> Live:
 def running(steps: int = 0, of: int | None = 4) -> list[Message]:
     """A launch of which so many steps are over."""
     told: list[Message] = [step(rank, number) for number in range(steps) for rank in (0, 1)]
-    return [launched("b"), hello(0), hello(1), *(replace(ready(rank), steps=of) for rank in (0, 1)), *told]
+    return [launched("b"), hello(0), hello(1), *(ready(rank, of) for rank in (0, 1)), *told]
 
 
 def left(live: Live, preset: Preset = FOUR, now_ns: int = AFTER_10_S) -> float | None:
@@ -296,13 +284,8 @@ def test_how_far_an_epoch_is_stands_for_steps_whose_number_is_not_known() -> Non
     assert headline.steps(live_of(*running(of=None))) == ""
     assert headline.steps(live_of(*running(2, of=None))) == "step 2"
     places = (Position(epoch=3, batch=8, batches=32), Position(epoch=4, batch=1, batches=32))  # one is ahead
-    beats = [replace(heartbeat(rank), position=place) for rank, place in enumerate(places)]
+    beats = [heartbeat(rank, position=place) for rank, place in enumerate(places)]
     assert headline.steps(live_of(*running(2, of=None), *beats)) == "step 2 · 25% of epoch 3"
-
-
-def test_there_are_as_many_launches_as_trials_times_repeats() -> None:
-    assert headline.launches(FOUR, live_of()) == 4
-    assert headline.launches(FOUR, live_of(*journal("a"), *journal("b"))) == 4
 
 
 @pytest.mark.parametrize("status", ["failed", "skipped"])

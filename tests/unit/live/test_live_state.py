@@ -7,7 +7,7 @@ from ddptui.live.fold import RATE_OVER, fold
 from ddptui.live.headline import RECENT_STEPS, STALLED_S, phases_ms, rank_states, wait_ms
 from ddptui.live.monitor import RunMonitor
 from ddptui.live.state import Live
-from ddptui.wire.messages import Collective, Gpu, Position
+from ddptui.wire.messages import Collective, Gpu
 from ddptui.wire.records import Message, Refused
 from tests.support.builders import (
     MS,
@@ -62,10 +62,7 @@ def test_a_rank_starts_runs_and_is_done_or_fails() -> None:
 
 def test_a_heartbeat_tells_of_load_and_losses_and_of_the_gpu_until_the_next() -> None:
     gpu = Gpu(busy_percent=97.0, used_bytes=3, total_bytes=9, watts=250.5, celsius=70)
-    beat = msgspec.structs.replace(
-        heartbeat(0, cpu_percent=12.5, dropped=2), gpu_bytes=2, gpu_reserved_bytes=4, gpu=gpu
-    )
-    live = live_of(beat)
+    live = live_of(heartbeat(0, cpu_percent=12.5, dropped=2, gpu_bytes=2, gpu_reserved_bytes=4, gpu=gpu))
     rank = live.ranks[0]
     assert (rank.state, rank.cpu_percent, rank.rss_bytes, rank.dropped) == ("starting", 12.5, 5_000, 2)
     assert (rank.gpu, rank.gpu_bytes, rank.gpu_reserved_bytes) == (gpu, 2, 4)
@@ -106,7 +103,7 @@ def test_samples_that_nobody_counts_make_no_rate() -> None:
 
 
 def test_without_instruments_a_rank_is_through_at_once() -> None:
-    live = live_of(msgspec.structs.replace(ready(0, steps=4), flops=3e9), trained(0, loss=0.5))
+    live = live_of(ready(0, flops=3e9), trained(0, loss=0.5))
     assert (live.ranks[0].step, live.ranks[0].loss, live.loss) == (4, 0.5, 0.5)
     assert [live.ranks[rank].flops for rank in (0, 1)] == [3e9, None]
 
@@ -138,11 +135,6 @@ def test_few_steps_are_kept_where_they_have_many_collectives(collectives: int, k
     assert [each.step for each in live.ranks[0].recent] == list(range(300 - kept, 300))
 
 
-def test_where_a_rank_is_is_known() -> None:
-    there = Position(step=3, calls=1)
-    assert live_of(msgspec.structs.replace(heartbeat(0), position=there)).ranks[0].progress.position == there
-
-
 # Ranks, in words
 
 
@@ -163,7 +155,7 @@ def stepping(rank: int, *, every_ms: float = 10, until_ms: float = LAST_STEP_MS,
 
 def beat(rank: int, after_ms: float) -> Message:
     """So long after the last steps."""
-    return msgspec.structs.replace(heartbeat(rank), at_ns=round((LAST_STEP_MS + after_ms) * MS))
+    return heartbeat(rank, at_ns=round((LAST_STEP_MS + after_ms) * MS))
 
 
 def said(messages: list[Message], after_s: float = 0.0) -> dict[int, str]:

@@ -10,7 +10,7 @@ from ddptui.live.state import RECENT_NS
 from ddptui.wire.messages import Slept, Step
 from ddptui.wire.records import Injection, Message
 from tests.support.builders import ended, hello, journal, launched
-from tests.support.traces import USUAL_MS, delayed, trace, works_of
+from tests.support.traces import USUAL_MS, delayed, heard, trace, works_of
 
 
 def seen(messages: list[Message]) -> RunMonitor:
@@ -23,10 +23,8 @@ def seen(messages: list[Message]) -> RunMonitor:
 def late(steps: int, delay: float = 25.0, *, warmup: int = 0) -> list[Message]:
     """A launch of two ranks, of which rank 1 is late in forward; as it would be heard, step by step."""
     works, _ = delayed(works_of(1, steps=steps), 1, "forward", lambda _: delay)
-    told = trace(works)
-    heard = [own for pair in zip(*told.values(), strict=True) for own in pair]
-    heard = [msgspec.structs.replace(own, warmup=own.step < warmup) for own in heard]
-    return [launched(), *(hello(rank) for rank in (0, 1)), *heard]
+    steps = [msgspec.structs.replace(own, warmup=own.step < warmup) for own in heard(trace(works))]
+    return [launched(), hello(0), hello(1), *steps]
 
 
 def test_judged_are_the_last_steps_that_all_have_finished() -> None:
@@ -43,12 +41,6 @@ def test_judged_are_the_last_steps_that_all_have_finished() -> None:
         often.add([message])
         often.look(0)
     assert often.joined == watched.joined
-
-
-def test_a_launch_begins_with_nothing() -> None:
-    watched = seen([*late(30), launched("next")])
-    assert (list(watched.joined), watched.judgement, watched.culprit) == ([], None, None)
-    assert (seen([launched(), hello(0), hello(1)]).judged, watched.judge()) == ([], None)
 
 
 def test_nobody_is_named_before_there_is_enough_to_go_by() -> None:
@@ -95,13 +87,13 @@ def changed(delay: float, *, steps: int, taken_out: int | None = None, lag: int 
         else own
         for own in told[1]
     ]
-    heard: list[Message] = [launched(), hello(0), hello(1)]
+    messages: list[Message] = [launched(), hello(0), hello(1)]
     for pair in zip(*told.values(), strict=True):
         if pair[0].step in (QUIET, taken_out):
             delays = (PUT_IN,) if pair[0].step == QUIET else ()
-            heard.append(Injection(at_ns=min(own.begin_ns for own in pair), bottleneck=delays))
-        heard += pair
-    return heard
+            messages.append(Injection(at_ns=min(own.begin_ns for own in pair), bottleneck=delays))
+        messages += pair
+    return messages
 
 
 PUT_IN = Bottleneck(at="forward", ranks=(1,), sleep_ms=25)

@@ -1,6 +1,6 @@
 """Runs made by hand for pages, and what an HTML parser finds in one."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -12,7 +12,8 @@ from ddptui.page.render import Chart, Shape
 from ddptui.store.runs import Run
 from ddptui.wire.messages import Step
 from ddptui.wire.records import Message
-from tests.support.builders import done, ended, hello, launched, ready, results_for, two_trials
+from tests.support.builders import results_for, two_trials
+from tests.support.launches import launch_of
 from tests.support.traces import delayed, trace, works_of
 
 
@@ -27,31 +28,18 @@ class Told(Run):
         return iter(self._journal)
 
 
-def journal_of(steps: Iterable[Sequence[Step]], trial: str = "a", host: str = "here") -> list[Message]:
-    """A repeat whose ranks have these steps."""
-    of_ranks = list(steps)
-    numbers = range(len(of_ranks))
-    size = len(of_ranks)
-    messages: list[Message] = [launched(trial)]
-    messages += [hello(rank, world_size=size, host=host) for rank in numbers]
-    messages += [ready(rank) for rank in numbers]
-    messages += [step for of_rank in of_ranks for step in of_rank]
-    messages += [done(rank) for rank in numbers]
-    return [*messages, ended()]
-
-
-def late_steps(ranks: int = 2, steps: int = 30) -> list[list[Step]]:
+def late_steps(ranks: int = 2, steps: int = 30) -> dict[int, list[Step]]:
     """Each rank's steps; the last rank is late by 5 ms before each aggregation."""
     works, _ = delayed(works_of(1, ranks=ranks, steps=steps), ranks - 1, "aggregate", lambda _: 5)
-    told = trace(works)
-    return [[msgspec.structs.replace(step, loss=1 / (1 + step.step)) for step in told[rank]] for rank in told]
+    told = trace(works).items()
+    return {rank: [msgspec.structs.replace(step, loss=1 / (1 + step.step)) for step in own] for rank, own in told}
 
 
 def a_run(**fields: object) -> tuple[Run, Preset, Results]:
     """Two trials: the baseline `a`, and `b`, in which the second rank is late."""
     preset = two_trials(repeats=1, **fields)
     works = works_of(2, ranks=2, steps=30)
-    quick, late = journal_of(trace(works).values()), journal_of(late_steps(), "b")
+    quick, late = launch_of(trace(works)), launch_of(late_steps(), "b")
     return Told(late), preset, results_for(preset, quick, late)
 
 

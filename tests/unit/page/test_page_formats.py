@@ -19,9 +19,10 @@ from ddptui.store.overview import results_of
 from ddptui.store.runs import Run
 from tests.support.builders import failure, journal, preset_of, results_for, two_trials, write_run
 from tests.support.gpu_figures import on_gpus
+from tests.support.launches import launch_of
 from tests.support.measured_cells import SIZES, cells, of_primitives, result, view
 from tests.tui.recordings import RECORDED
-from tests.unit.page.pages import Found, Told, a_run, journal_of, late_steps
+from tests.unit.page.pages import Found, Told, a_run, late_steps
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +96,7 @@ def test_what_stands_between_backticks_is_code_and_nothing_else_is_markup() -> N
 
 def test_a_run_of_many_ranks_has_a_page_of_bounded_size() -> None:
     preset = preset_of({"title": "Many?", "repeats": 1, "trial": [{"name": "a", "world_size": 64}]})
-    told = journal_of(late_steps(64, 8))
+    told = launch_of(late_steps(64, 8))
     page = page_of(Told(told), preset, results_for(preset, told))
     assert len(page) < 300_000
     assert page.count("<article") == 1

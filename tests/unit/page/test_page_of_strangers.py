@@ -13,7 +13,8 @@ from ddptui.page import render
 from ddptui.page.formats import picture as picture_of
 from ddptui.page.pages import page as page_of
 from ddptui.store.runs import Run
-from tests.unit.page.pages import Found, Told, a_run, journal_of, late_steps
+from tests.support.launches import launch_of
+from tests.unit.page.pages import Found, Told, a_run, late_steps
 
 EVIL = (
     "</style></script></title><script>alert(1)</script>",
@@ -43,7 +44,7 @@ def spoilt(evil: str) -> tuple[Run, Preset, Results]:
     preset = msgspec.structs.replace(preset, trials=(*trials, msgspec.structs.replace(trials[1], name=evil + "c")))
     environment = {"started": evil, "packages": {evil: evil}, "list": [evil, None]}
     return (
-        Told(journal_of(late_steps(), host=evil)),
+        Told(launch_of(late_steps(), host=evil)),
         preset,
         msgspec.structs.replace(
             results, run=evil, preset=evil, baseline=evil + "a", environment=environment, trials=[*found, failed]

@@ -23,15 +23,16 @@ from ddptui.page.panes import (
 )
 from ddptui.page.render import UNITS_X, Chart
 from tests.support.builders import results_for, two_trials
+from tests.support.launches import launch_of
 from tests.support.traces import delayed, trace, works_of
-from tests.unit.page.pages import Found, Told, a_run, journal_of, late_steps, shapes, texts
+from tests.unit.page.pages import Found, Told, a_run, late_steps, shapes, texts
 
 A_TRIAL = a_run()[2].trials[0]  # no rank of it is late
 
 
 @cache
 def aligned(ranks: int = 2, steps: int = 9) -> list[AlignedStep]:
-    return align_steps(dict(enumerate(late_steps(ranks, steps)))).steps
+    return align_steps(late_steps(ranks, steps)).steps
 
 
 def tracks(chart: Chart, rank: int) -> dict[str, str]:
@@ -53,7 +54,7 @@ def test_a_wait_is_as_long_as_it_was() -> None:
 
 
 def test_of_times_that_devices_may_be_behind_no_wait_is_drawn() -> None:
-    joined = align_steps(dict(enumerate(late_steps(2, 9))), devices={0: "xpu:0", 1: "xpu:1"}).steps
+    joined = align_steps(late_steps(2, 9), devices={0: "xpu:0", 1: "xpu:1"}).steps
     [typical] = excerpts(joined)
     drawn = timeline(typical)
     assert "wait" not in dict(drawn.key).values()
@@ -84,7 +85,7 @@ def test_of_many_ranks_the_ones_of_interest_are_shown_and_a_matrix_put_together(
     assert "rank 39" in texts(found)
     assert drawn.notes == ["24 ranks that waited longer are not shown"]
     preset = two_trials(repeats=1)
-    [drawn] = matrix(results_for(preset, journal_of(late_steps(40, 4))).trials[0])
+    [drawn] = matrix(results_for(preset, launch_of(late_steps(40, 4))).trials[0])
     assert len(drawn.left) - 1 <= MOST_RANKS
     assert drawn.left[1][1] == "0–2"
     assert drawn.name == MATRIX_OF_BLOCKS

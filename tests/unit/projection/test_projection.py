@@ -166,7 +166,7 @@ def test_transfers_of_one_size_are_told_apart_by_other_trials_on_as_many_ranks(t
     flat, mistaken = {"name": "flat", "strategy": "flat"}, {"name": "alone", "mistake": "group_of_one"}
     one_size = [launch(name, 2, seed=1, sizes=(1000,), steps=FEW) for name in ("flat", "alone")]
     made(tmp_path / "alone", *one_size, trials=[flat, mistaken])
-    with pytest.raises(ProjectionError, match="flat's transfers: transfers of one size cannot"):
+    with pytest.raises(ProjectionError, match=r"flat's transfers: .*one size cannot .*: measure the network"):
         asked(tmp_path / "alone")
     assert at(asked(tmp_path / "alone", alpha=1.0, gbps=1.0), 64, "flat").transfer_ms > 0
     made(tmp_path / "beside", *one_size, launch("two", 2, seed=2, steps=FEW), trials=[flat, mistaken, {"name": "two"}])

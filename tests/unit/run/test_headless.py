@@ -45,9 +45,8 @@ class Terminal(io.StringIO):
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """A clock that stands at `now` until it is set."""
     clock = SimpleNamespace(now=0.0)
-    monkeypatch.setattr(
-        headless, "time", SimpleNamespace(monotonic=lambda: clock.now, monotonic_ns=lambda: int(clock.now * 1e9))
-    )
+    time = SimpleNamespace(monotonic=lambda: clock.now, monotonic_ns=lambda: int(clock.now * 1e9))
+    monkeypatch.setattr(headless, "time", time)
     return clock
 
 

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ddptui.run.playback import SPEEDS, Playback
 from ddptui.store.overview import results_of
@@ -318,32 +316,3 @@ def test_a_run_in_which_nothing_happened_can_be_played(tmp_path: Path, clock: Cl
         assert (played.now_ns(), played.drain(), played.is_over) == (0, [], True)
     assert (played.results.status, played.restarted) == ("interrupted", False)
     assert (share(played), played.seek_launch(1), played.seek_launch(-1)) == (0.0, False, False)
-
-
-ACTS = st.one_of(
-    st.tuples(st.just("wait"), st.floats(0, 30)),
-    st.tuples(st.just("seek"), st.floats(-50, 50)),
-    st.tuples(st.just("faster"), st.integers(-8, 8)),
-    st.tuples(st.sampled_from(["step", "seek_launch"]), st.integers(-3, 3)),
-    st.tuples(st.just("seek_share"), st.floats(0, 1)),
-    st.tuples(st.just("seek_trial"), st.sampled_from(["a", "b", "c"])),
-    st.tuples(st.sampled_from(["pause", "drain"]), st.none()),
-)
-
-
-@given(acts=st.lists(ACTS, max_size=20))
-def test_whatever_is_done_all_that_had_happened_was_told(run: Run, acts: list[tuple[str, float | str | None]]) -> None:
-    clock = Clock()
-    played = Playback(run, PRESET, clock)
-    told: list[Message] = []
-    for name, how_much in [*acts, ("drain", None)]:
-        if name == "wait":
-            assert isinstance(how_much, float)
-            clock.wait(how_much)
-        elif name == "drain":
-            told = [] if played.restarted else told
-            told += played.drain()
-            assert told == until(at_s(played))
-        else:
-            getattr(played, name)(*([] if how_much is None else [how_much]))
-        assert BEGIN_S <= at_s(played) <= END_S

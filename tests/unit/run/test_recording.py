@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -44,9 +45,9 @@ def long_launch(steps: int, trial: str = "a", *, late: int = 0, begin_s: int = 0
     """Two ranks. The journal has the second one's steps `late` steps after the first one's."""
     of_rank = [[_step(rank, number, begin_s) for number in range(steps)] for rank in (0, 1)]
     begin_ns = begin_s * S
-    messages: list[Message] = [msgspec.structs.replace(launched(trial), at_ns=begin_ns + MS)]
+    messages: list[Message] = [launched(trial, at_ms=1000 * begin_s + 1)]
     messages += [hello(rank, at_ns=begin_ns + S) for rank in (0, 1)]
-    messages += [fingerprint(0), *(msgspec.structs.replace(ready(rank), at_ns=begin_ns + 2 * S) for rank in (0, 1))]
+    messages += [fingerprint(0), *(ready(rank, at_ns=begin_ns + 2 * S) for rank in (0, 1))]
     for number in range(steps + late):
         messages += of_rank[0][number : number + 1] + of_rank[1][max(0, number - late) : max(0, number - late + 1)]
     end_ms = 1000 * begin_s + 3_000 + 10 * steps
@@ -114,28 +115,33 @@ ACTS = st.one_of(
     st.tuples(st.sampled_from(["step", "seek_launch"]), st.integers(-2, 2)),
     st.tuples(st.just("seek_share"), st.floats(0, 1)),
     st.tuples(st.just("go_to"), st.integers(0, TOTAL_S * S)),
-    st.tuples(st.just("drain"), st.none()),
+    st.tuples(st.just("faster"), st.integers(-8, 8)),
+    st.tuples(st.just("seek_trial"), st.sampled_from(["a", "b", "c"])),
+    st.tuples(st.sampled_from(["pause", "drain"]), st.none()),
 )
 
 
 @pytest.mark.usefixtures("small")
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=80)
 @given(acts=st.lists(ACTS, max_size=20))
 @example(acts=[("seek", 10.0), ("drain", None), ("seek", -1.0), ("step", 1)])
 @example(acts=[("seek_share", 0.5), ("step", -1)])  # from a launch's beginning to the end of another
 @example(acts=[("drain", None), ("go_to", 8 * S)])  # between two launches
-def test_wherever_it_goes_the_state_is_of_all_messages_so_far(run: Run, acts: list[tuple[str, float | None]]) -> None:
+def test_wherever_it_goes_the_state_is_of_all_messages_so_far(run: Run, acts: list[tuple[str, Any]]) -> None:
     now_ns = [0]
     played = Playback(run, PRESET, lambda: now_ns[0])
     told = Told(played)
     for name, how_much in [*acts, ("drain", None)]:
         match name:
             case "wait":
-                now_ns[0] += round((how_much or 0) * S)
+                now_ns[0] += round(how_much * S)
             case "drain":
                 told.drain()
+            case "pause":
+                played.pause()
             case _:
                 getattr(played, name)(how_much)
+        assert played.course.begin_ns <= played.now_ns() <= played.end_ns
     until = [message for moment_ns, message in told_by(played.recording) if moment_ns <= played.now_ns()]
     assert told.live == fold(Live(), until)
     assert played.drained == len(until)
@@ -173,7 +179,7 @@ def numbers(messages: list[Message], rank: int) -> list[int]:
 @pytest.mark.usefixtures("few")
 def test_of_a_long_run_the_same_steps_of_all_ranks_are_kept_and_all_other_messages(tmp_path: Path) -> None:
     messages = long_launch(3_000, late=5)
-    beats: list[Message] = [msgspec.structs.replace(heartbeat(), at_ns=(3 + at) * S) for at in range(30)]
+    beats: list[Message] = [heartbeat(at_ns=(3 + at) * S) for at in range(30)]
     kept = read(tmp_path, [*messages[:-1], *beats, messages[-1]])
     assert kept.every == 16
     regular = [*range(0, 2_999 - AROUND, 16), *range(2_999 - AROUND, 3_000)]
@@ -317,11 +323,11 @@ def test_the_clocks_of_other_hosts_are_compared_with_all_probes() -> None:
     ("messages", "first_ms"),
     [
         (journal(), 3_100),
-        ([*BEGIN, ready(0), msgspec.structs.replace(ready(1), at_ns=2_700 * MS), ended("failed", "stalled")], 2_700),
+        ([*BEGIN, ready(0), ready(1, at_ns=2_700 * MS), ended("failed", "stalled")], 2_700),
         ([*BEGIN, failed(at_ms=2_600), failed(1, at_ms=2_650), ended("failed", "no")], 9_500),
         ([launched(), ended("failed", "no rank")], 9_500),
         ([launched()], launched().at_ns / MS),
-        ([*BEGIN, shown(0), msgspec.structs.replace(shown(1), at_ns=3_200 * MS)], 3_200),
+        ([*BEGIN, shown(0), shown(1, at_ns=3_200 * MS)], 3_200),
     ],
     ids=["a step", "ranks that were ready", "a failure", "the end", "nothing more", "primitives"],
 )

@@ -70,9 +70,8 @@ def read(run: Run) -> Results:
 
 def test_all_repeats_that_count_are_read(tmp_path: Path) -> None:
     disturbed = beside(journal("a", 2, step_ms=90))
-    run = write_run(
-        tmp_path, two_trials(repeats=3), journal("a", 1, step_ms=10), disturbed, journal("a", 3, step_ms=30)
-    )
+    first, last = journal("a", 1, step_ms=10), journal("a", 3, step_ms=30)
+    run = write_run(tmp_path, two_trials(repeats=3), first, disturbed, last)
     [trial, other] = read(run).trials
     assert repeats_shown(trial) == [1, 3]
     curves = curves_of(run, trial)
@@ -84,10 +83,9 @@ def test_all_repeats_that_count_are_read(tmp_path: Path) -> None:
 
 def test_a_trial_that_failed_shows_how_far_it_came(tmp_path: Path) -> None:
     *begun, end = failure("a")
+    one_step = [*begun, step(0, 0, loss=5.0), step(1, 0, loss=7.0), end]
     without_instruments = [launched("b"), hello(), ready(), trained(), *journal("b")[-3:]]
-    run = write_run(
-        tmp_path, two_trials(), [*begun, step(0, 0, loss=5.0), step(1, 0, loss=7.0), end], without_instruments
-    )
+    run = write_run(tmp_path, two_trials(), one_step, without_instruments)
     [trial, other] = read(run).trials
     assert trial.status == "failed"
     assert curves_of(run, trial).loss == [(0, 6.0)]

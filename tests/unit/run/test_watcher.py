@@ -1,7 +1,7 @@
 """What is said of a training that is watched and stands still, is started again, fails, or is heard of no more."""
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +14,7 @@ from ddptui.engines.rank_server import RankServer
 from ddptui.run import supervisor, watch_supervisor
 from ddptui.run.watch_supervisor import LOST_AFTER_S, NO_STEP_S, WatchSupervisor
 from ddptui.store.journal import RepeatJournal
-from ddptui.wire.messages import Failed, Heartbeat, Place, Position
+from ddptui.wire.messages import Failed, Position
 from ddptui.wire.records import Notice, Restarted
 from ddptui.wire.relay_file import Event
 from tests.support.builders import SAVING, done, failed, heartbeat, hello, step
@@ -52,23 +52,33 @@ def hub() -> Iterator[RankServer]:
         yield hub
 
 
-def supervisor_of(hub: RankServer, tmp_path: Path, *events: Event, ends_with_ranks: bool = False) -> WatchSupervisor:
-    """events: what the processes of the command have written when the console looks for the second time."""
-    waiting: list[Event] = []
-    launch = SimpleNamespace(
-        ends_with_ranks=ends_with_ranks,
-        exit_code=None,
-        end_reason=lambda: None,
-        add_rank=lambda _: None,
-        take_notices=list,
-        process_status=lambda _: None,
-        take_events=lambda: [waiting.pop(0) for _ in events if waiting],
-    )
-    with (tmp_path / "journal").open("wb") as journal:
-        watched = WatchSupervisor(TRIAL, hub, launch, RepeatJournal(tmp_path, 1, journal))  # type: ignore[arg-type]
-    watched.is_over()
-    waiting += events
-    return watched
+Watch = Callable[..., WatchSupervisor]
+
+
+@pytest.fixture
+def watch(hub: RankServer, tmp_path: Path, clock: Clock) -> Watch:
+    """Makes supervisors. events: what the processes of the command have written when the console looks for the second
+    time; ranks: how many there are, where that is known; elsewhere: they run on other hosts."""
+
+    def supervisor_of(*events: Event, ranks: int = 0, elsewhere: bool = False) -> WatchSupervisor:
+        waiting: list[Event] = []
+        launch = SimpleNamespace(
+            ends_with_ranks=elsewhere,
+            exit_code=None,
+            end_reason=lambda: None,
+            add_rank=lambda _: None,
+            take_notices=list,
+            process_status=lambda _: None,
+            take_events=lambda: [waiting.pop(0) for _ in events if waiting],
+        )
+        hub.world_size = ranks
+        with (tmp_path / "journal").open("wb") as journal:
+            watched = WatchSupervisor(TRIAL, hub, launch, RepeatJournal(tmp_path, 1, journal))  # type: ignore[arg-type]
+        watched.is_over()
+        waiting += events
+        return watched
+
+    return supervisor_of
 
 
 def notices(supervisor: WatchSupervisor) -> list[str]:
@@ -88,8 +98,8 @@ def event(what: str = "failed", **fields: Any) -> Event:
     return msgspec.convert({"what": what, "at_ns": 1, "pid": 1, **fields}, Event)
 
 
-def test_after_a_minute_without_a_step_that_is_said_once(hub: RankServer, tmp_path: Path, clock: Clock) -> None:
-    supervisor = supervisor_of(hub, tmp_path)
+def test_after_a_minute_without_a_step_that_is_said_once(watch: Watch, clock: Clock) -> None:
+    supervisor = watch()
     clock.passes(NO_STEP_S - 1, supervisor)
     assert notices(supervisor) == []
     clock.passes(1, supervisor)
@@ -98,8 +108,8 @@ def test_after_a_minute_without_a_step_that_is_said_once(hub: RankServer, tmp_pa
     assert notices(supervisor) == []
 
 
-def test_elsewhere_nothing_is_said_before_the_first_rank(hub: RankServer, tmp_path: Path, clock: Clock) -> None:
-    supervisor = supervisor_of(hub, tmp_path, ends_with_ranks=True)
+def test_elsewhere_nothing_is_said_before_the_first_rank(watch: Watch, clock: Clock, hub: RankServer) -> None:
+    supervisor = watch(elsewhere=True)
     clock.passes(10 * NO_STEP_S, supervisor)
     assert (notices(supervisor), supervisor.is_over()) == ([], False)
     hub.hellos[0] = hello(0)
@@ -111,10 +121,8 @@ def test_elsewhere_nothing_is_said_before_the_first_rank(hub: RankServer, tmp_pa
     assert supervisor.ended().error == "1 rank connected, but no step of an optimizer was seen"
 
 
-def test_silent_ranks_elsewhere_are_lost_unless_the_console_slept(
-    hub: RankServer, tmp_path: Path, clock: Clock
-) -> None:
-    supervisor = supervisor_of(hub, tmp_path, ends_with_ranks=True)
+def test_silent_ranks_elsewhere_are_lost_unless_the_console_slept(watch: Watch, clock: Clock) -> None:
+    supervisor = watch(elsewhere=True)
     supervisor.add([hello(0), step(0, 0)])
     clock.now += 5 * LOST_AFTER_S  # in one leap
     assert not supervisor.is_over()
@@ -124,9 +132,8 @@ def test_silent_ranks_elsewhere_are_lost_unless_the_console_slept(
     assert supervisor.ended().error == "no message from its ranks for 60 s: they were killed, or cannot be reached"
 
 
-def test_ranks_started_again_have_yet_to_train_and_why_is_said(hub: RankServer, tmp_path: Path, clock: Clock) -> None:
-    supervisor = supervisor_of(hub, tmp_path, ends_with_ranks=True)
-    hub.world_size = 2
+def test_ranks_started_again_have_yet_to_train_and_why_is_said(watch: Watch, clock: Clock) -> None:
+    supervisor = watch(ranks=2, elsewhere=True)
     supervisor.add([hello(0), hello(1), step(0), step(1), done(0), failed(1, "RuntimeError: out of data")])
     assert notices(supervisor) == []
     supervisor.add([done(1)])
@@ -142,11 +149,8 @@ def test_ranks_started_again_have_yet_to_train_and_why_is_said(hub: RankServer, 
     assert supervisor.ended().failure is None  # the failure of the attempt before is over
 
 
-def test_a_rank_that_has_failed_elsewhere_is_waited_for_until_lost(
-    hub: RankServer, tmp_path: Path, clock: Clock
-) -> None:
-    supervisor = supervisor_of(hub, tmp_path, ends_with_ranks=True)
-    hub.world_size = 2
+def test_a_rank_that_has_failed_elsewhere_is_waited_for_until_lost(watch: Watch, clock: Clock) -> None:
+    supervisor = watch(ranks=2, elsewhere=True)
     out = Failed(rank=1, at_ns=0, error="RuntimeError: out of data")
     supervisor.add([hello(0), hello(1), step(0), step(1), done(0), out])
     assert not supervisor.is_over()  # its launcher may start it again
@@ -161,17 +165,12 @@ def test_a_rank_that_has_failed_elsewhere_is_waited_for_until_lost(
 REDUCES = Position(step=1, calls=1, number=0, kind="all_reduce", seq=2, bytes=400)
 
 
-def beat(rank: int, position: Position, *stack: Place) -> Heartbeat:
-    return msgspec.structs.replace(heartbeat(rank), position=position, stack=stack)
-
-
 TRAINED = [hello(0), hello(1), step(0), step(1)]
-STANDS_STILL = [*TRAINED, beat(0, REDUCES), beat(1, Position(step=1), *SAVING)]
+STANDS_STILL = [*TRAINED, heartbeat(0, position=REDUCES), heartbeat(1, position=Position(step=1), stack=SAVING)]
 
 
-def test_a_standstill_is_said_once_and_the_next_one_again(hub: RankServer, tmp_path: Path, clock: Clock) -> None:
-    hub.world_size = 2
-    supervisor = supervisor_of(hub, tmp_path)
+def test_a_standstill_is_said_once_and_the_next_one_again(watch: Watch, clock: Clock) -> None:
+    supervisor = watch(ranks=2)
     supervisor.add(STANDS_STILL)
     clock.passes(TRIAL.stall_s - 1, supervisor)
     assert notices(supervisor) == []
@@ -183,7 +182,7 @@ def test_a_standstill_is_said_once_and_the_next_one_again(hub: RankServer, tmp_p
     assert "\n" not in notice
     clock.passes(10 * TRIAL.stall_s, supervisor)
     assert notices(supervisor) == []
-    supervisor.add([step(0, 1), step(1, 1), beat(0, Position(step=2)), beat(1, Position(step=2))])
+    supervisor.add([step(0, 1), step(1, 1), *(heartbeat(rank, position=Position(step=2)) for rank in (0, 1))])
     clock.passes(TRIAL.stall_s, supervisor)
     [notice] = notices(supervisor)
     assert notice.startswith("no step for 20 s: ranks 0 and 1 are in step 2, in data")
@@ -194,9 +193,9 @@ def test_a_standstill_is_said_once_and_the_next_one_again(hub: RankServer, tmp_p
     [(0.01, (), 20), (10, (), 50), (0.01, (done(1),), 20), (0.01, (done(0), done(1)), None)],
 )
 def test_a_standstill_is_longer_than_five_usual_steps_and_there_is_none_at_the_end(
-    hub: RankServer, tmp_path: Path, clock: Clock, step_s: float, over: tuple[Any, ...], after_s: float | None
+    watch: Watch, clock: Clock, step_s: float, over: tuple[Any, ...], after_s: float | None
 ) -> None:
-    supervisor = supervisor_of(hub, tmp_path)
+    supervisor = watch()
     first = 3_000
     steps = [step(rank, 0, begin_ms=first, end_ms=first + 1000 * step_s) for rank in (0, 1)]
     supervisor.add([hello(0), hello(1), *steps, *over])
@@ -235,9 +234,9 @@ ADDRESS = "DistNetworkError: The server socket has failed to listen on any local
     ],
 )  # fmt: skip
 def test_the_first_cause_is_found_from_what_ranks_and_launchers_report(
-    hub: RankServer, tmp_path: Path, last: tuple[Any, ...], events: tuple[Event, ...], summary: str, rank: int | None
+    watch: Watch, last: tuple[Any, ...], events: tuple[Event, ...], summary: str, rank: int | None
 ) -> None:
-    supervisor = supervisor_of(hub, tmp_path, *events)
+    supervisor = watch(*events)
     supervisor.add([*TRAINED, *last])
     assert ends(supervisor, 1)
     ended = supervisor.ended()
@@ -246,9 +245,8 @@ def test_the_first_cause_is_found_from_what_ranks_and_launchers_report(
     assert ended.error == ended.failure.text
 
 
-def test_a_late_rank_is_where_it_stood_when_the_others_gave_up_on_it(hub: RankServer, tmp_path: Path) -> None:
-    hub.world_size = 2
-    supervisor = supervisor_of(hub, tmp_path)
+def test_a_late_rank_is_where_it_stood_when_the_others_gave_up_on_it(watch: Watch) -> None:
+    supervisor = watch(ranks=2)
     supervisor.add(STANDS_STILL)
     gives_up = failed(0, "RuntimeError: Timed out waiting 6000ms for recv operation to complete")
     supervisor.add([msgspec.structs.replace(gives_up, position=REDUCES), failed(1, "", at_ms=9_000)])  # it has saved
@@ -258,15 +256,15 @@ def test_a_late_rank_is_where_it_stood_when_the_others_gave_up_on_it(hub: RankSe
 
 @pytest.mark.parametrize(("stands_s", "status"), [(0, "interrupted"), (TRIAL.stall_s + 1, "failed")])
 def test_a_training_that_is_ended_from_outside_has_not_failed_unless_it_stood_still(
-    hub: RankServer, tmp_path: Path, clock: Clock, stands_s: float, status: str
+    watch: Watch, clock: Clock, stands_s: float, status: str
 ) -> None:
-    unseen = supervisor_of(hub, tmp_path)
+    unseen = watch()
     clock.passes(NO_STEP_S, unseen)
     assert len(notices(unseen)) == 1
     ends(unseen, -signal.SIGTERM)
     assert unseen.ended().status == "interrupted"  # of which no rank was seen
-    hub.world_size = 2
-    supervisor = supervisor_of(hub, tmp_path, event(pid=7, error="SignalException: Process 7 got signal: 15", exit=1))
+    killed = event(pid=7, error="SignalException: Process 7 got signal: 15", exit=1)
+    supervisor = watch(killed, ranks=2)
     supervisor.add(STANDS_STILL)
     clock.passes(stands_s, supervisor)
     notices(supervisor)
@@ -279,29 +277,25 @@ def test_a_training_that_is_ended_from_outside_has_not_failed_unless_it_stood_st
     ("code", "status"),
     [(0, "ok"), (1, "failed"), (-signal.SIGINT, "interrupted"), (128 + signal.SIGINT, "interrupted")],
 )
-def test_a_silent_end_is_no_failure_if_the_command_ends_well(
-    hub: RankServer, tmp_path: Path, code: int, status: str
-) -> None:
-    supervisor = supervisor_of(hub, tmp_path)
+def test_a_silent_end_is_no_failure_if_the_command_ends_well(watch: Watch, code: int, status: str) -> None:
+    supervisor = watch()
     supervisor.add([hello(0), hello(1), step(0), step(1), failed(0, ""), failed(1, "")])  # as by os._exit
     ends(supervisor, code)
     ended = supervisor.ended()
     assert (ended.status, ended.failure is None) == (status, status != "failed")
 
 
-def test_the_exit_code_of_a_command_that_is_a_rank_itself_is_the_ranks(hub: RankServer, tmp_path: Path) -> None:
-    supervisor = supervisor_of(hub, tmp_path)
+def test_the_exit_code_of_a_command_that_is_a_rank_itself_is_the_ranks(watch: Watch) -> None:
+    supervisor = watch()
     supervisor.add([hello(0, world_size=1), step(0), failed(0, "")])
     supervisor.launch.pid = 100  # type: ignore[attr-defined]
     ends(supervisor, -signal.SIGKILL)
     assert (supervisor.ended().error or "").startswith("rank 0 was killed by SIGKILL after step 0")
 
 
-def test_ranks_that_wait_in_init_process_group_and_those_that_never_came(
-    hub: RankServer, tmp_path: Path, clock: Clock
-) -> None:
+def test_ranks_that_wait_in_init_process_group_and_those_that_never_came(watch: Watch, clock: Clock) -> None:
     joins = [event("joins", pid=100 + rank, rank=rank, world=3) for rank in (0, 1)]
-    supervisor = supervisor_of(hub, tmp_path, *joins)
+    supervisor = watch(*joins)
     clock.passes(TRIAL.stall_s + 1, supervisor)
     wait = "ranks 0 and 1 wait in init_process_group; rank 2 has not called it"
     assert notices(supervisor) == [f"no step for 20 s: {wait}"]

@@ -14,23 +14,16 @@ from ddptui.store.runs import JOURNAL, Run, RunError
 from tests.support.builders import ended, failure, journal, two_trials, write_run
 
 
-def a_run(runs: Path) -> Run:
-    return write_run(runs, two_trials(), journal("a", step_ms=200), journal("b", step_ms=100))
+def a_run(runs: Path, name: str = "") -> Run:
+    run = write_run(runs, two_trials(), journal("a", step_ms=200), journal("b", step_ms=100))
+    return Run(run.folder.rename(runs / (name or run.name)))
 
 
 def test_a_run_has_a_day_a_status_and_its_times(tmp_path: Path) -> None:
-    run = Run(a_run(tmp_path).folder.rename(tmp_path / "20261121-193818-made"))
-    line = overview(run)
+    line = overview(a_run(tmp_path, "20261121-193818-made"))
     assert (line.when, line.preset, line.trials) == ("2026-11-21 19:38", "made", "2, 2 of 4 repeats")
     assert (line.baseline, line.fastest) == ("0.60", "0.30 b")
     assert line.problem is None
-
-
-def test_a_run_that_a_console_has_open_is_under_way(tmp_path: Path) -> None:
-    run = a_run(tmp_path)
-    with run.held():
-        assert overview(run).status == "under way"
-    assert overview(run).status != "under way"
 
 
 def test_which_trials_and_repeats_ended_well_is_counted_but_not_of_an_older_version(tmp_path: Path) -> None:
@@ -66,7 +59,7 @@ def test_a_run_without_results_was_interrupted_and_its_preset_is_recorded(tmp_pa
 
 
 def test_a_run_is_recorded_for_scripts_with_the_same_figures(tmp_path: Path) -> None:
-    run = Run(a_run(tmp_path).folder.rename(tmp_path / "20261121-193818-made"))
+    run = a_run(tmp_path, "20261121-193818-made")
     told = record(run)
     assert (told.name, told.folder, told.started) == (run.name, str(run.folder), "2026-11-21T19:38:18")
     assert (told.status, told.preset, told.repeats, told.baseline, told.fastest) == ("interrupted", "made", 2, "a", "b")
@@ -88,7 +81,10 @@ def test_what_cannot_be_read_is_recorded_with_the_reason(tmp_path: Path) -> None
     assert "did you mean 'title'?" in str(told.problem)
 
 
-def put(path: Path, content: bytes | Callable[[Path], None]) -> None:
+Content = bytes | Callable[[Path], None]
+
+
+def put(path: Path, content: Content) -> None:
     """Replace a file by one with this content, or by what a call makes there."""
     path.unlink()
     if isinstance(content, bytes):
@@ -118,7 +114,7 @@ NO_JOURNAL = {**NO_FILE, "3 GB": lambda path: sparse(path, 20 * 2**30)}
 
 
 @pytest.mark.parametrize("content", NO_RESULTS.values(), ids=NO_RESULTS)
-def test_results_that_cannot_be_read_hide_no_run(tmp_path: Path, content: bytes | Callable[[Path], None]) -> None:
+def test_results_that_cannot_be_read_hide_no_run(tmp_path: Path, content: Content) -> None:
     run, other = a_run(tmp_path), a_run(tmp_path)
     put(run.folder / "results.json", content)
     line = overview(run)
@@ -132,9 +128,7 @@ def test_results_that_cannot_be_read_hide_no_run(tmp_path: Path, content: bytes 
 
 
 @pytest.mark.parametrize("content", NO_ENVIRONMENT.values(), ids=NO_ENVIRONMENT)
-def test_an_unreadable_environment_is_said_in_every_list(
-    tmp_path: Path, content: bytes | Callable[[Path], None]
-) -> None:
+def test_an_unreadable_environment_is_said_in_every_list(tmp_path: Path, content: Content) -> None:
     run = a_run(tmp_path)
     put(run.folder / "environment.json", content)
     line = overview(run)
@@ -160,8 +154,7 @@ def test_an_unreadable_journal_is_said_before_the_run_is_opened(
 
 def test_a_folder_of_another_name_has_no_day_and_no_folder_no_past(tmp_path: Path) -> None:
     for name in ("copied", "99999999-999999-x"):
-        folder = a_run(tmp_path).folder.rename(tmp_path / name)
-        assert overview(Run(folder)).when == "–"
+        assert overview(a_run(tmp_path, name)).when == "–"
     assert recent_runs(tmp_path / "none") == ([], [])
 
 
@@ -172,24 +165,11 @@ def test_a_filter_wants_all_its_words(tmp_path: Path) -> None:
     assert not line.fits("made ok")
 
 
-def named_run(runs: Path, name: str) -> Run:
-    run = write_run(runs, two_trials(), journal("a"), journal("b"))
-    return Run(run.folder.rename(runs / name))
-
-
-def test_runs_are_newest_first(tmp_path: Path) -> None:
-    for name in ("20260101-101500-made", "20260102-081500-made", "renamed"):
-        named_run(tmp_path, name)
-    lines, results = recent_runs(tmp_path)
-    assert [line.when for line in lines] == ["–", "2026-01-02 08:15", "2026-01-01 10:15"]
-    assert [each.preset for each in results] == ["made"] * 3
-
-
-def test_a_list_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_begins_with_the_newest_and_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(overviews, "MOST_LINES", 1)
     monkeypatch.setattr(overviews, "MOST_RUNS", 2)
     for day in (1, 2, 3):
-        named_run(tmp_path, f"2026010{day}-101500-made")
+        a_run(tmp_path, f"2026010{day}-101500-made")
     lines, results = recent_runs(tmp_path)
     assert [line.run.name for line in lines] == ["20260103-101500-made"]
     assert len(results) == 2

@@ -7,7 +7,7 @@ import pytest
 
 from ddptui.config.settings import NO_SETTINGS, Settings, SettingsError
 from ddptui.store import settings
-from ddptui.store.settings import DARK, LIGHT, in_force, load, refreshes_per_s, save_theme
+from ddptui.store.settings import DARK, LIGHT, load, refreshes_per_s, save_theme
 
 
 @pytest.fixture(autouse=True)
@@ -151,13 +151,3 @@ def test_the_command_line_comes_first_then_the_environment_then_the_file(monkeyp
     assert refreshes_per_s(NO_SETTINGS) == (2.0, "default over SSH")
     assert refreshes_per_s(Settings(refresh=8.0)) == (8.0, "file")
     assert refreshes_per_s(Settings(refresh=8.0), 1.0) == (1.0, "command line")
-
-
-def test_all_settings_are_told_with_where_they_come_from() -> None:
-    assert in_force(Settings("nord", 2.5, ("startup", "sync"), {"play": ("a", "space")}, "zh")) == {
-        "theme": ("nord", "file"),
-        "refresh": ("2.5 per second", "file"),
-        "columns": ("startup, sync", "file"),
-        "lang": ("zh", "file"),
-        "keys.play": ("a, space", "file"),
-    }

@@ -54,7 +54,6 @@ def test_a_new_run_has_its_preset_and_a_command_to_type_again(tmp_path: Path) ->
     assert run.environment()["preset"] == "made"
     assert run.preset() == preset
     assert run.outline()[1] == "interrupted"
-    run = Run.create(tmp_path, two_trials(), {})
     with run.begin("a", 1) as repeat:
         repeat.write_command(["python", "-m", "workers.spawn", "data_dir=/my data"], {"PYTHONPATH": "/a b"})
         command = (repeat.folder / "command.txt").read_text()
@@ -62,13 +61,12 @@ def test_a_new_run_has_its_preset_and_a_command_to_type_again(tmp_path: Path) ->
 
 
 def test_an_intact_journal_reads_back_and_replays_as_it_was_written(tmp_path: Path) -> None:
-    run = write_run(tmp_path, two_trials(), *JOURNALS)
+    preset = two_trials()
+    run = write_run(tmp_path, preset, *JOURNALS)
     assert list(run.messages("a", 1)) == JOURNALS[0]
     assert list(run.messages("b", 2)) == JOURNALS[3]
     assert list(run.messages("b", 3)) == []
     assert len(journal_of(run).read_text().splitlines()) == len(JOURNALS[0])
-    preset = two_trials()
-    run = write_run(tmp_path, preset, *JOURNALS)
     live = [message for messages in JOURNALS for message in messages]
     assert replayed(run, preset) == live
     assert fold(Live(), replayed(run, run.preset())) == fold(Live(), live)
@@ -165,8 +163,6 @@ def test_what_lies_in_a_repeats_folder_is_read_as_far_as_needed(tmp_path: Path) 
         for name in ("rank-1.flight.json", "rank-3.flight.json", "rank-7.flight.json", "rank-2.flight.part"):
             (repeat.folder / name).touch()
         assert repeat.flight_records(range(4)) == [1, 3]
-    run = Run.create(tmp_path, two_trials(), {})
-    with run.begin("a", 1) as repeat:
         assert repeat.log("rank-0.log") == ""
         (repeat.folder / "rank-0.log").write_bytes(b"short \xff\n")
         assert repeat.log("rank-0.log") == "short �\n"

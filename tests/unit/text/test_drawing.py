@@ -123,10 +123,8 @@ def test_columns_of_chinese_cells_stand_in_line() -> None:
 
 def test_letters_are_as_large_as_there_is_room_wrapped_and_centered() -> None:
     assert large("1 up", 15, 3) == ["▄█      ▄ ▄ ▄▄", " █      █ █ █▄▀", "▀▀▀     ▀▀▀ ▀"]
-    heights = [
-        len(large("ab", width, height)) for width, height in ((6, 9), (7, 2), (7, 3), (15, 6), (15, 5), (999, 99))
-    ]
-    assert heights == [0, 0, 3, 6, 3, 18]
+    sizes = ((6, 9), (7, 2), (7, 3), (15, 6), (15, 5), (999, 99))
+    assert [len(large("ab", width, height)) for width, height in sizes] == [0, 0, 3, 6, 3, 18]
     first, second = large("abc d", 13, 6)[1::3]
     assert first.index("█") < second.index("█")
     assert len(large("abc d", 19, 6)) == 3
