@@ -73,7 +73,7 @@ def pipelined_tries() -> list[Try]:
     return [Try(name, "sum", elements, root=0) for name in able for elements in ELEMENTS[1:]]
 
 
-def pipelined_of(what: Try, rank: int, ranks: int, *, share: bool = False) -> Primitive:
+def pipelined_of(what: Try, rank: int, ranks: int, *, share: bool) -> Primitive:
     """share: all calls that are in flight have the buffers of the first."""
     several = Pipelined(Setting(rank, ranks, what.root, what.elements, FLOAT32, CPU, what.op), PRIMITIVES[what.name], 3)
     if share:
@@ -206,15 +206,6 @@ class Counting(Primitive):
         return [later - earlier for earlier, later in pairwise(marks)]
 
 
-def timed(
-    timer: Timer, *, warm_up: int = 3, most: int = 100, most_s: float = 1.0, after_barrier: bool = False
-) -> Timer:
-    timer.warm_up(calls=warm_up, most=most, most_s=most_s)
-    for _ in range(ROUNDS):
-        timer.round(after_barrier=after_barrier)
-    return timer
-
-
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("after_barrier", [False, True])
 @pytest.mark.parametrize(
@@ -223,7 +214,10 @@ def timed(
 )
 def test_the_warm_up_is_not_timed_and_long_calls_are_fewer(lasts: float, calls: int, after_barrier: bool) -> None:
     counting = Counting(lasts)
-    timer = timed(Timer(counting, counting), after_barrier=after_barrier)
+    timer = Timer(counting, counting)
+    timer.warm_up(calls=3, most=100, most_s=1.0)
+    for _ in range(ROUNDS):
+        timer.round(after_barrier=after_barrier)
     assert timer.lengths_ns == [round(lasts * 1e9)] * ROUNDS * calls
     assert timer.calls == counting.calls == 3 + ROUNDS * (1 + calls)
 

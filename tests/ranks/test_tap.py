@@ -20,7 +20,7 @@ from ddptui.config.catalog import STRATEGIES
 from ddptui.config.trial import Bottleneck, Trial
 from ddptui.wire.messages import Collective, Position, Step
 from tests.support.leaving import leave
-from tests.support.torches import ALL_TO_ALL, BOTH_WAYS, HOOKS
+from tests.support.torches import ALL_TO_ALL, HOOKS
 from tests.support.worlds import run_ranks
 from workers.aggregate import strategy_of
 from workers.instruments import hooks as module
@@ -256,13 +256,8 @@ def test_groups_count_apart_and_partners_name_each_other(way: int, pair: list[To
 # In a group of one
 
 
-@pytest.fixture(params=BOTH_WAYS)
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, alone: None) -> None:
-    monkeypatch.setattr(module, "group_takes_hooks", lambda: request.param)
-
-
 @pytest.fixture
-def tap(way: None) -> Iterator[Tap]:
+def tap(alone: None, way: None) -> Iterator[Tap]:
     """One with a step under way."""
     made = tapped()
     made.begin(PhaseTimer(Clock()))
@@ -270,7 +265,7 @@ def tap(way: None) -> Iterator[Tap]:
     made.close()
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("alone", "way")
 def test_numbers_begin_afresh_in_each_step_count_on_each_group_and_nothing_counts_outside_a_step() -> None:
     group: Any = dist.new_group([0])
     tap = tapped()
@@ -339,7 +334,7 @@ def test_of_a_step_that_never_ends_few_works_are_held_that_are_over(tap: Tap) ->
     assert first.exit_ns >= first.awaited_ns > before
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("alone", "way")
 def test_what_python_has_waited_for_beside_a_torch_ddp_is_over_then() -> None:
     tap = tapped(nn.parallel.DistributedDataParallel(nn.Linear(1, 1)))
     tap.begin(PhaseTimer(Clock()))
@@ -352,7 +347,7 @@ def test_what_python_has_waited_for_beside_a_torch_ddp_is_over_then() -> None:
     assert each.awaited_ns <= each.exit_ns < after
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("alone", "way")
 def test_of_buckets_all_but_the_last_are_asked_for_when_they_are_over() -> None:
     tap = tapped(None, "bucketed")
     for number in range(2):
@@ -403,7 +398,7 @@ def make_a_step(tap: Tap, clock: Clock, number: int) -> tuple[PhaseTimer, list[C
     return timer, tap.end()
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("alone", "way")
 def test_where_a_rank_is_the_device_says_and_not_the_loop_that_runs_ahead() -> None:
     clock = Behind()
     tap = by_the_clock(clock)
@@ -427,7 +422,7 @@ def test_where_a_rank_is_the_device_says_and_not_the_loop_that_runs_ahead() -> N
     tap.close()
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("alone", "way")
 def test_by_the_hosts_clock_a_rank_is_where_its_loop_is_and_steps_are_not_kept() -> None:
     tap = by_the_clock(Clock())
     make_a_step(tap, Clock(), 5)
@@ -440,7 +435,7 @@ def test_by_the_hosts_clock_a_rank_is_where_its_loop_is_and_steps_are_not_kept()
     tap.close()
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("alone", "way")
 def test_closing_leaves_no_trace() -> None:
     def functions() -> dict[str, Any]:
         groups = {name: getattr(dist.ProcessGroup, name, None) for names in METHODS.values() for name in names}
@@ -464,7 +459,7 @@ def test_closing_leaves_no_trace() -> None:
     again.close()
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("alone", "way")
 def test_functions_that_a_module_has_imported_by_name_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     users = ModuleType("users")
     monkeypatch.setitem(sys.modules, "users", users)
@@ -488,7 +483,7 @@ def test_without_a_group_there_is_nothing_to_see() -> None:
     tap.close()
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("alone", "way")
 @pytest.mark.parametrize(
     ("strategy", "bottlenecks", "instruments", "attached"),
     [
@@ -509,7 +504,7 @@ def test_without_instruments_it_is_attached_only_where_a_delay_must_go_in_before
     tap.close()
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("alone", "way")
 @pytest.mark.parametrize("strategy", ["all_reduce_async", "ddp"])
 def test_it_waits_for_nothing_that_was_not_waited_for_without_it(
     strategy: str, monkeypatch: pytest.MonkeyPatch

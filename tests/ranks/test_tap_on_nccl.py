@@ -10,8 +10,6 @@ import torch.distributed as dist
 from torch import nn
 
 from tests.support.simulated_gpu import Gpu, Work
-from tests.support.torches import BOTH_WAYS
-from workers.instruments import hooks
 from workers.instruments import tap as module
 from workers.instruments.cuda_clock import CudaClock
 from workers.instruments.gpu import ANOTHER, NCCL2, STOCK_NCCL
@@ -148,13 +146,9 @@ def test_where_a_wait_on_one_stream_holds_up_others_none_is_put_in(
 # What it costs
 
 
-@pytest.mark.usefixtures("alone")
-@pytest.mark.parametrize("by_hooks", BOTH_WAYS)
-def test_a_call_takes_few_calls_into_the_driver(
-    by_hooks: bool, gpu: Gpu, clock: CudaClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("alone", "way")
+def test_a_call_takes_few_calls_into_the_driver(gpu: Gpu, clock: CudaClock) -> None:
     """Of a call that the loop waits for: its entry, its issue and its end."""
-    monkeypatch.setattr(hooks, "group_takes_hooks", lambda: by_hooks)
     tap = Tap(clock, nn.Linear(1, 1), compiles=False)
     timer = PhaseTimer(clock)
     gpu.calls.clear()

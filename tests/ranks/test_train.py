@@ -30,22 +30,14 @@ def test_batchnorm_goes_into_every_hidden_layer_and_synchronised_refuses_the_cpu
         with_sync_batchnorm(model)
 
 
+@pytest.mark.usefixtures("inductor_cache")
 @pytest.mark.parametrize(("amp", "fused"), [(None, None), ("bf16", None), ("fp16", True)])
 @pytest.mark.parametrize("kind", ["sgd", "adam"])
-def test_only_a_fused_optimizer_skips_a_step_without_being_asked(
-    optimizers: dict[tuple[str, str | None], torch.optim.Optimizer], kind: str, amp: str | None, fused: bool | None
-) -> None:
-    optimizer = optimizers[kind, amp]
+def test_only_a_fused_optimizer_skips_a_step_without_being_asked(kind: Any, amp: Any, fused: bool | None) -> None:
+    optimizer = make_optimizer(Trial(optimizer=kind, amp=amp), torch.nn.Linear(2, 2))
     assert type(optimizer).__name__.lower() == kind
     assert optimizer.defaults["fused"] is fused
     assert getattr(optimizer, "_step_supports_amp_scaling", False) is bool(fused)
-
-
-@pytest.fixture(scope="module")  # not in the test: with the first optimizer torch sets an environment variable
-def optimizers() -> dict[tuple[str, str | None], torch.optim.Optimizer]:
-    model = torch.nn.Linear(2, 2)
-    trials = [Trial(optimizer=kind, amp=amp) for kind in ("sgd", "adam") for amp in (None, "bf16", "fp16")]
-    return {(trial.optimizer, trial.amp): make_optimizer(trial, model) for trial in trials}
 
 
 @pytest.fixture
@@ -55,7 +47,7 @@ def nan_where_nobody_wrote() -> Iterator[None]:
     torch.use_deterministic_algorithms(False)
 
 
-@pytest.mark.usefixtures("optimizers", "nan_where_nobody_wrote")
+@pytest.mark.usefixtures("inductor_cache", "nan_where_nobody_wrote")
 def test_a_first_step_that_overflows_leaves_no_momentum() -> None:
     """The steps after it are those of a training that begins with them."""
     assert torch.empty(1).isnan()
@@ -109,7 +101,7 @@ class Ends(Progress):
         self.last.append(self._log.words[-1])
 
 
-@pytest.mark.usefixtures("optimizers")
+@pytest.mark.usefixtures("inductor_cache")
 @pytest.mark.parametrize("options", [{}, {"every": 2}, {"amp": "fp16"}], ids=str)
 def test_nothing_is_computed_after_the_last_mark_of_a_step(options: dict[str, Any]) -> None:
     trial = Trial(

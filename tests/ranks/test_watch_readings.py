@@ -3,7 +3,6 @@
 import gc
 import weakref
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,12 +14,8 @@ from workers.instruments.clock import Clock
 from workers.watch import checks
 from workers.watch.checks import Checks, Reading, Stepped, flat, is_mean, next_due, sum_of
 
+pytestmark = pytest.mark.usefixtures("inductor_cache")
 CPU = torch.device("cpu")
-
-
-@pytest.fixture(autouse=True)
-def _inductor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))  # else the first optimizer sets it
 
 
 def sum_of_bytes(tensor: Tensor) -> int:
@@ -74,11 +69,11 @@ def test_readings_are_dense_at_first_and_then_some_for_each_doubling(backwards_a
 class Training:
     """A small model with its optimizer, read as the observer would."""
 
-    def __init__(self, signs: int = 0) -> None:
+    def __init__(self) -> None:
         torch.manual_seed(0)
         self.net = nn.Sequential(nn.Linear(8, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 2))
         self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
-        self.checks = Checks(Clock(), CPU, signs)
+        self.checks = Checks(Clock(), CPU, signs=0)
         self.checks.learn(self.net)
 
     def step(self, average: Any = lambda gradient: None) -> dict[str, Any] | None:
