@@ -13,7 +13,7 @@ from torchvision import models as torchvision_models
 from ddptui.config.trial import Trial
 from ddptui.wire.messages import Ready
 from tests.support.ears import Ear
-from tests.support.worlds import one_rank
+from tests.support.worlds import one_rank, tiny_trial
 from workers import train as loop
 from workers.aggregate.none import NoAggregation
 from workers.rank.process import Rank
@@ -211,10 +211,9 @@ def test_the_loop_counts_the_bare_model_and_tells_it(monkeypatch: pytest.MonkeyP
         return SampleWork(12.5, "tf32")
 
     monkeypatch.setattr(loop, "count_work", counted)
-    trial = Trial(launch="single", strategy=None, world_size=1, model="mlp", width=8, depth=1, steps=4)
-    ear = Ear()
+    trial, ear = tiny_trial(), Ear()
     loop.train(one_rank(trial, reporter=ear), NoAggregation(trial))
-    assert seen == [(Layers, (1, 8, 8))]
+    assert seen == [(Layers, (6,))]
     told = ear.heard[0]
     assert isinstance(told, Ready)
     assert (told.flops, told.precision, told.steps, told.nccl, told.gpus) == (12.5, "tf32", 4, None, ())

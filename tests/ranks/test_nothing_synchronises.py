@@ -28,7 +28,7 @@ from tests.support.builders import done
 from tests.support.ears import Ear
 from tests.support.simulated_gpu import Gpu, simulated
 from tests.support.torches import COLLECTIVES_OF_META
-from tests.support.worlds import one_rank
+from tests.support.worlds import one_rank, tiny_trial
 from workers import train as module
 from workers.aggregate import strategy_of
 from workers.instruments.clock import Clock
@@ -42,7 +42,6 @@ from workers.training.instruments import make_tap
 
 META, CPU = torch.device("meta"), torch.device("cpu")
 STEPS = 5
-SHAPE, CLASSES, SAMPLES = (6,), 3, 32
 READS = {
     torch.ops.aten._local_scalar_dense.default, torch.ops.aten.is_nonzero.default, torch.ops.aten.equal.default,
     torch.ops.aten.nonzero.default, torch.ops.aten.masked_select.default, torch.ops.aten._unique2.default,
@@ -126,19 +125,12 @@ class Edges(Progress):
 
 
 def trial_of(strategy: Any, **options: Any) -> Trial:
-    options = {"world_size": 2} | options
-    return Trial(
-        strategy=strategy, model="mlp", width=5, depth=1, batch_norm=True, dataset="random",
-        shape=SHAPE, classes=CLASSES, samples=SAMPLES, batch_size=8, steps=STEPS, warmup_steps=0,
-        bucket_mb=0.0001 if STRATEGIES[strategy].buckets else None, **options,
-    )  # fmt: skip
+    return tiny_trial(strategy, batch_norm=True, steps=STEPS, **options)
 
 
 def samples_on(device: torch.device) -> Data:
-    samples = Samples(
-        torch.zeros(SAMPLES, *SHAPE, device=device), torch.zeros(SAMPLES, dtype=torch.long, device=device)
-    )
-    return Data(samples, samples, SHAPE, CLASSES)
+    samples = Samples(torch.zeros(32, 6, device=device), torch.zeros(32, dtype=torch.long, device=device))
+    return Data(samples, samples, (6,), classes=3)
 
 
 Loop = Callable[..., tuple[Watched, Ear]]

@@ -90,7 +90,7 @@ def test_a_rank_tells_it_all_before_its_first_step(monkeypatch: pytest.MonkeyPat
 
 def test_a_replica_has_the_work_of_the_common_model_and_a_gpu_of_its_own() -> None:
     ears = [Ear(0), Ear(1)]
-    states = [ReplicaState(ear, Delays((), rank, seed=0, warmup_steps=0)) for rank, ear in enumerate(ears)]
+    states = [ReplicaState(ear, Delays((), rank)) for rank, ear in enumerate(ears)]
     for rank, state in enumerate(states):
         state.device, state.start_ns = torch.device("cuda", rank), 10 * rank
     common = Ready(rank=0, at_ns=0, steps=3, parameters=9, flops=4.0, precision="bf16", gpus=gpus_of(GPU, 2))

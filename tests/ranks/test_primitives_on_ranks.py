@@ -325,9 +325,9 @@ def test_what_recurs_is_what_adding_up_everything_comes_to(op: ReduceOpName) -> 
     assert torch.equal(numbers.reduced(op, ranks, count), everything)
 
 
-@pytest.mark.parametrize("ranks", [2, 4096])
-def test_sums_and_products_are_exact_in_float32(ranks: int) -> None:
-    assert ranks * LARGEST < 2**24
+def test_sums_and_products_are_exact_in_float32() -> None:
+    """Of 4096 ranks, too."""
+    assert 4096 * LARGEST < 2**24
     numbers = Scrambled(0, "product")
     assert set(numbers.of(0, 1000).tolist()) == {2.0, 4.0}
 

@@ -32,7 +32,7 @@ MS = 1_000_000
 
 
 def states(count: int, *bottlenecks: Bottleneck) -> list[ReplicaState]:
-    return [ReplicaState(Reporter(rank), Delays(bottlenecks, rank, seed=0, warmup_steps=0)) for rank in range(count)]
+    return [ReplicaState(Reporter(rank), Delays(bottlenecks, rank)) for rank in range(count)]
 
 
 def net() -> nn.Module:
@@ -115,7 +115,7 @@ class Simulated:
 def simulated(monkeypatch: pytest.MonkeyPatch, *clocks: Simulated) -> tuple[ReplicaProgress, list[ReplicaState]]:
     """Replicas, each on a GPU of its own."""
     monkeypatch.setattr(module, "clock_of", lambda device: clocks[device.index])
-    nobody = [Delays((), rank, seed=0, warmup_steps=0) for rank in range(len(clocks))]
+    nobody = [Delays((), rank) for rank in range(len(clocks))]
     seen = [ReplicaState(Ear(rank), nobody[rank], torch.device("cuda", rank)) for rank in range(len(clocks))]
     return ReplicaProgress(seen, warmup_steps=0), seen
 

@@ -14,6 +14,7 @@ from ddptui.wire.connection import HUB
 from ddptui.wire.limits import MOST_OF_AN_ERROR
 from ddptui.wire.messages import VERSION, Echo, Failed, Fingerprint, Hello, Pause, RankMessage
 from ddptui.wire.records import Message, Probe
+from tests.support import builders
 from workers.instruments import reporter as module
 from workers.instruments.reporter import Reporter, within_limits
 
@@ -26,10 +27,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[RankServer]:
 
 
 def hello(hub: RankServer) -> Hello:
-    return Hello(
-        version=VERSION, token=hub.token, rank=0, world_size=1, at_ns=0, host="h", pid=os.getpid(), device="cpu",
-        threads=1, torch="2",
-    )  # fmt: skip
+    return builders.hello(version=VERSION, token=hub.token, world_size=1, pid=os.getpid())
 
 
 def without_pauses(messages: Sequence[Message]) -> list[Message]:

@@ -21,18 +21,16 @@ from ddptui.config.trial import Bottleneck, Trial
 from ddptui.wire.messages import Collective, Position, Step
 from tests.support.leaving import leave
 from tests.support.torches import ALL_TO_ALL, HOOKS
-from tests.support.worlds import run_ranks
+from tests.support.worlds import one_rank, run_ranks, tiny_trial
 from workers.aggregate import strategy_of
 from workers.instruments import hooks as module
 from workers.instruments import tap as tap_module
 from workers.instruments.clock import Clock
-from workers.instruments.delays import Delays
 from workers.instruments.hooks import METHODS
 from workers.instruments.progress import Progress, collective_messages
 from workers.instruments.records import Call, PhaseTimer, StepRecord
 from workers.instruments.reporter import Reporter
 from workers.instruments.tap import FEW_WORKS, Tap
-from workers.rank.process import Rank
 from workers.train import train
 from workers.training.instruments import make_tap
 
@@ -59,15 +57,9 @@ class Listener(Progress):
 
 def learn(strategy: Any, rank: int, ranks: int, *bottlenecks: Bottleneck) -> list[Step]:
     """Train a tiny model with the real loop; what a rank tells of its steps."""
-    trial = Trial(
-        strategy=strategy, world_size=ranks, model="mlp", width=5, depth=1, batch_norm=True, dataset="random",
-        shape=(6,), classes=3, samples=32, batch_size=8, steps=STEPS, warmup_steps=0, bottleneck=bottlenecks,
-        bucket_mb=0.0001 if STRATEGIES[strategy].buckets else None,
-    )  # fmt: skip
+    trial = tiny_trial(strategy, world_size=ranks, batch_norm=True, steps=STEPS, bottleneck=bottlenecks)
     listener = Listener(rank)
-    delays = Delays(bottlenecks, rank, seed=0, warmup_steps=0)
-    me = Rank(trial, rank, ranks, torch.device("cpu"), Reporter(rank), delays)
-    train(me, strategy_of(trial), listener)
+    train(one_rank(trial, rank), strategy_of(trial), listener)
     return listener.steps
 
 
@@ -75,15 +67,9 @@ def seen_by(calls: list[Call]) -> list[Collective]:
     return list(collective_messages(calls, [moment for call in calls for moment in call.moments()], buckets=False))
 
 
-def tapped(network: nn.Module | None = None, strategy: str = "all_reduce", *bottlenecks: Bottleneck) -> Tap:
-    delays = Delays(bottlenecks, dist.get_rank(), seed=0, warmup_steps=0)
-    delays.begin(0)
-    delays.at("forward")
+def tapped(network: nn.Module | None = None, strategy: str = "all_reduce") -> Tap:
     facts = STRATEGIES[strategy]
-    return Tap(
-        Clock(), network or nn.Linear(1, 1), buckets=facts.buckets, overlaps=facts.overlaps,
-        before_collective=delays.before_collective,
-    )  # fmt: skip
+    return Tap(Clock(), network or nn.Linear(1, 1), buckets=facts.buckets, overlaps=facts.overlaps)
 
 
 def after_forward(step: Step) -> list[Collective]:
@@ -497,9 +483,8 @@ def test_without_instruments_it_is_attached_only_where_a_delay_must_go_in_before
     strategy: Any, bottlenecks: tuple[Bottleneck, ...], instruments: Any, attached: bool
 ) -> None:
     wait = dist.Work.wait
-    trial = Trial(strategy=strategy, bottleneck=bottlenecks, instruments=instruments)
-    me = Rank(trial, 0, 1, torch.device("cpu"), Reporter(0), Delays(bottlenecks, 0, seed=0, warmup_steps=0))
-    tap = make_tap(me, nn.Linear(1, 1), Clock())
+    trial = Trial(strategy=strategy, world_size=1, bottleneck=bottlenecks, instruments=instruments)
+    tap = make_tap(one_rank(trial), nn.Linear(1, 1), Clock())
     assert (dist.Work.wait is not wait) == attached
     tap.close()
 
