@@ -368,10 +368,6 @@ class Behind(Clock):
         return mark <= self.at
 
 
-def by_the_clock(clock: Clock) -> Tap:
-    return Tap(clock, nn.Linear(1, 1))
-
-
 def make_a_step(tap: Tap, clock: Clock, number: int) -> tuple[PhaseTimer, list[Call]]:
     timer = PhaseTimer(clock, number)
     tap.begin(timer)
@@ -387,7 +383,7 @@ def make_a_step(tap: Tap, clock: Clock, number: int) -> tuple[PhaseTimer, list[C
 @pytest.mark.usefixtures("alone", "way")
 def test_where_a_rank_is_the_device_says_and_not_the_loop_that_runs_ahead() -> None:
     clock = Behind()
-    tap = by_the_clock(clock)
+    tap = Tap(clock, nn.Linear(1, 1))
     (timer, [reduced, sent]), _ = [make_a_step(tap, clock, number) for number in (5, 6)]
     data, forward = ("data",), ("data", "forward")
     sent_at = {"number": 1, "kind": "broadcast", "root": 0, "bytes": 4}
@@ -410,7 +406,7 @@ def test_where_a_rank_is_the_device_says_and_not_the_loop_that_runs_ahead() -> N
 
 @pytest.mark.usefixtures("alone", "way")
 def test_by_the_hosts_clock_a_rank_is_where_its_loop_is_and_steps_are_not_kept() -> None:
-    tap = by_the_clock(Clock())
+    tap = Tap(Clock(), nn.Linear(1, 1))
     make_a_step(tap, Clock(), 5)
     assert tap.position() == Position()
     assert not tap._behind

@@ -3,7 +3,6 @@ held of the training's works is not held for long."""
 
 import gc
 import weakref
-from typing import Any
 
 import pytest
 import torch
@@ -12,6 +11,7 @@ from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
 
+from tests.support.failing import failing
 from workers.instruments.clock import Clock
 from workers.instruments.hooks import Recorder
 from workers.instruments.records import PhaseTimer
@@ -44,13 +44,10 @@ def learn(tap: Tap | None) -> list[Tensor]:
 def test_an_error_of_the_taps_is_noted_once_and_the_training_goes_on(
     door: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def breaks(*_: Any, **_options: Any) -> None:
-        raise RuntimeError("broken")
-
     without, failed = learn(None), []
     tap = Tap(Clock(), None, fail=failed.append)
     tap.expect_ddp()
-    monkeypatch.setattr(tap, door, breaks)
+    monkeypatch.setattr(tap, door, failing(RuntimeError("broken")))
     learnt = learn(tap)
     assert all(map(torch.equal, learnt, without))
     if door == "_notified":
@@ -65,12 +62,9 @@ def test_what_a_handler_of_the_trainings_raises_there_passes(monkeypatch: pytest
     class Preempted(Exception):
         pass
 
-    def interrupted(*_: Any, **_options: Any) -> None:
-        raise Preempted
-
     failed: list[Exception] = []
     tap = Tap(Clock(), None, fail=failed.append)
-    monkeypatch.setattr(tap, "before", interrupted)
+    monkeypatch.setattr(tap, "before", failing(Preempted()))
     with pytest.raises(Preempted):
         dist.all_reduce(torch.ones(1))
     assert failed == []

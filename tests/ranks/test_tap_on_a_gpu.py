@@ -119,7 +119,6 @@ def test_of_a_call_on_another_stream_the_loop_loses_only_what_it_waits_for(
 def test_what_is_fetched_ahead_waits_for_its_own_turn(gpu: Gpu, rank: Rank) -> None:
     """The loop waits for the first call while the second one has begun."""
     side = Stream(gpu)
-    lost: list[int] = []
 
     def forward() -> None:
         side.wait_until(gpu.main.free_ns)
