@@ -40,6 +40,11 @@ def run(
     )
 
 
+def apart(a: dict[str, Tensor], b: dict[str, Tensor]) -> float:
+    """How far two models are from each other, in the number in which they differ most."""
+    return max((a[name] - b[name]).abs().max().item() for name in a)
+
+
 # One rank's training inside a test, the real loop; what it learned and what it said at the end
 
 

@@ -16,10 +16,10 @@ from ddptui.config.catalog import STRATEGIES
 from ddptui.config.trial import Trial
 from ddptui.wire.messages import Audit
 from tests.numerics import odd_models
-from tests.numerics.ranks import Learned, Said, learn, leave_behind, run
+from tests.numerics.odd_models import EXACT
+from tests.numerics.ranks import Learned, Said, apart, learn, leave_behind, run
 from workers.aggregate import strategy_of
 
-EXACT = [name for name, facts in STRATEGIES.items() if name not in ("none", "ddp_powersgd") and not facts.rounding]
 REDUCING = [name for name in EXACT if STRATEGIES[name].reduces]
 AFTER_THE_STEP = [name for name in EXACT if not STRATEGIES[name].overlaps]
 # 11 samples a batch, 58 samples: no share is even in worlds of 3 and 4, and the last batch of an epoch has 3 samples,
@@ -167,10 +167,6 @@ def images() -> dict[str, dict[str, Tensor]]:
         "every": alone(batch_size=44, steps=4, **IMAGES, **CLIP),
         "parameters": alone(**IMAGES),
     }
-
-
-def apart(a: dict[str, Tensor], b: dict[str, Tensor]) -> float:
-    return max((a[name] - b[name]).abs().max().item() for name in a)
 
 
 def test_every_strategy_equals_one_process_with_the_big_batch(world: World, big_batch: dict[str, Tensor]) -> None:

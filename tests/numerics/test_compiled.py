@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ddptui.config.catalog import EXACT
 from ddptui.config.trial import Trial
-from tests.numerics.ranks import Learned, Said, learn, leave_behind, run
+from tests.numerics.ranks import Learned, Said, apart, learn, leave_behind, run
 from workers.aggregate import strategy_of
 
 pytestmark = [
@@ -77,10 +77,6 @@ def alone() -> dict[int, dict[str, Tensor]]:
         found[every] = learn(0, trial, strategy_of(trial))[0]
     torch.set_num_threads(threads)
     return found
-
-
-def apart(a: dict[str, Tensor], b: dict[str, Tensor]) -> float:
-    return max((a[name] - b[name]).abs().max().item() for name in a)
 
 
 def test_equals_one_process_with_the_big_batch(world: World, alone: dict[int, dict[str, Tensor]]) -> None:

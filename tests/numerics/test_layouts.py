@@ -31,24 +31,6 @@ def test_in_a_buffer_they_keep_their_numbers_and_their_strides() -> None:
         assert tensor.untyped_storage().data_ptr() == buffer.untyped_storage().data_ptr()
 
 
-def step(*, buffered: bool) -> Tensor:
-    weight = torch.nn.Parameter(tensors()[0])
-    weight.grad = tensors()[0].square()
-    if buffered:
-        move_into_buffer([weight.grad])
-    torch.optim.SGD([weight], lr=0.1, momentum=0.9, fused=True).step()
-    return weight.detach()
-
-
-@pytest.fixture(scope="module")  # not in the test: with the first optimizer torch sets an environment variable
-def steps() -> tuple[Tensor, Tensor]:
-    return step(buffered=True), step(buffered=False)
-
-
-def test_a_fused_step_from_a_buffer_is_the_step(steps: tuple[Tensor, Tensor]) -> None:
-    assert torch.equal(*steps)
-
-
 def test_as_a_vector_each_shares_its_memory() -> None:
     for tensor in tensors():
         vector = in_memory_order(tensor)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ddptui.analysis.correctness import error_bound
 from ddptui.config.catalog import EXACT, STRATEGIES
 from ddptui.config.trial import Trial
-from tests.numerics.ranks import Learned, Said, learn, leave_behind, run
+from tests.numerics.ranks import Learned, Said, apart, learn, leave_behind, run
 from workers import train as loop
 from workers.aggregate import strategy_of
 from workers.aggregate.ddp_powersgd import WHOLE_STEPS, DDPPowerSGD
@@ -175,10 +175,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     kind = tuple[dict[str, Said], tuple[float, float], dict[str, list[float]]]
     learned, heard = run(run_rank, (str(folder),), RANKS, folder, kind)
     return World(learned, *map(list, zip(*heard, strict=True)))
-
-
-def apart(a: dict[str, Tensor], b: dict[str, Tensor]) -> float:
-    return max((a[name] - b[name]).abs().max().item() for name in a)
 
 
 def agreed(world: World, name: str, what: str = "parameters") -> list[bool]:

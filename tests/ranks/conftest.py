@@ -2,11 +2,14 @@
 
 import gc
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch.distributed as dist
 
 from tests.support.simulated_gpu import Gpu, simulated
+from tests.support.torches import BOTH_WAYS
+from workers.instruments import hooks
 from workers.instruments.cuda_clock import CudaClock
 from workers.rank.group import leave_group
 
@@ -27,6 +30,18 @@ def gpu() -> Gpu:
 @pytest.fixture
 def clock(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> CudaClock:
     return simulated(monkeypatch, gpu)
+
+
+@pytest.fixture
+def inductor_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch itself sets this variable, with the first optimizer or compiler, if nobody else has."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+
+
+@pytest.fixture(params=BOTH_WAYS)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Taps see collectives by the hooks of the group, or by wrapping torch's functions."""
+    monkeypatch.setattr(hooks, "group_takes_hooks", lambda: request.param)
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import torch
 
 from ddptui.text.words import DRIFT_PPM
 from ddptui.wire.messages import Step, Tied
+from tests.support.failing import failing
 from tests.support.simulated_gpu import Event, Gpu, Stream, simulated, true_ns
 from workers.instruments import cuda_clock as module
 from workers.instruments.clock import Accuracy, Clock
@@ -26,7 +27,7 @@ LOOK_NS = 200 * MS  # of the reporter
 class Worst:
     """How far off times were, and by how much more than was said."""
 
-    def __init__(self, said_before_ns: float = 0.0) -> None:
+    def __init__(self, said_before_ns: float) -> None:
         self.off_ns = 0.0
         self.beyond_ns = float("-inf")
         self.holds_ns = said_before_ns
@@ -244,11 +245,7 @@ def test_a_value_is_read_on_a_stream_of_its_own_and_waits_for_no_other(gpu: Gpu,
 
 def test_a_device_that_has_failed_says_so(gpu: Gpu, clock: CudaClock, monkeypatch: pytest.MonkeyPatch) -> None:
     mark = clock.now()
-
-    def failed(event: Event) -> bool:
-        raise RuntimeError("CUDA error: device-side assert triggered")
-
-    monkeypatch.setattr(Event, "query", failed)
+    monkeypatch.setattr(Event, "query", failing(RuntimeError("CUDA error: device-side assert triggered")))
     assert clock.reached(mark)  # so nobody waits for it
     with pytest.raises(RuntimeError, match="device-side assert"):
         clock.resolve([mark])
@@ -287,16 +284,18 @@ def test_how_exact_times_are_is_told_before_the_step_that_it_holds_for_and_once(
 
 def test_a_moment_keeps_its_time_and_order_when_the_next_tie_is_made(gpu: Gpu, clock: CudaClock) -> None:
     """Else a step might begin before the end of the one before it, and be left out."""
-    early: list[Mark] = []
-    for _ in range(40):
-        early.append(clock.now())
-        gpu.pass_(5 * MS)
+
+    def marks() -> list[Mark]:
+        taken = []
+        for _ in range(40):
+            taken.append(clock.now())
+            gpu.pass_(5 * MS)
+        return taken
+
+    early = marks()
     clock._due_ns = 2**62  # none is made meanwhile
     told = clock.resolve(early)
-    late = []
-    for _ in range(40):
-        late.append(clock.now())
-        gpu.pass_(5 * MS)
+    late = marks()
     clock._due_ns = 0
     rest = clock.resolve(late)
     assert clock._tie is not late[0].tie

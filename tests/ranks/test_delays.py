@@ -15,15 +15,15 @@ def delays(rank: int = 1, warmup_steps: int = 0, **fields: Any) -> Delays:
     return Delays((bottleneck,), rank, seed=3, warmup_steps=warmup_steps)
 
 
-def walk(delays: Delays, steps: int, collectives: int = 2) -> list[int]:
-    """Go through steps as the loop does; in which of them did it fire?"""
+def walk(delays: Delays, steps: int) -> list[int]:
+    """Go through steps as the loop does, with two collectives each; in which of them did it fire?"""
     fired = []
     for step in range(steps):
         before = delays.fired
         delays.begin(step)
         for site in ("data", "forward", "backward"):
             delays.at(site)  # type: ignore[arg-type]
-        for _ in range(collectives):
+        for _ in range(2):
             delays.before_collective()
         fired += [step] * (delays.fired - before)
     delays.end()

@@ -1,8 +1,6 @@
 """A ring's ranks send to the right and receive from the left. NCCL makes what a rank has begun one after the other, and
 a large send ends only when it is received: the order in which ranks begin must let all of them end."""
 
-from collections.abc import Callable
-
 import pytest
 import torch
 import torch.distributed as dist
@@ -10,17 +8,16 @@ import torch.distributed as dist
 from workers.aggregate import ring
 
 Transfer = tuple[int, int]  # from a rank to another
-Begin = Callable[[int, int], object]
 
 
-def begun(begin: Begin, ranks: int, monkeypatch: pytest.MonkeyPatch) -> list[list[Transfer]]:
+def begun(ranks: int, monkeypatch: pytest.MonkeyPatch) -> list[list[Transfer]]:
     """Of each rank, the transfers in which it takes part, in the order in which it begins them."""
     queues: list[list[Transfer]] = []
     for rank in range(ranks):
         queue: list[Transfer] = []
         monkeypatch.setattr(dist, "isend", lambda _, to, rank=rank, queue=queue: queue.append((rank, to)))
         monkeypatch.setattr(dist, "irecv", lambda _, of, rank=rank, queue=queue: queue.append((of, rank)))
-        begin(rank, ranks)
+        ring.exchange(torch.ones(1), torch.empty(1), rank, ranks)
         queues.append(queue)
     return queues
 
@@ -38,12 +35,8 @@ def left_over(queues: list[list[Transfer]]) -> list[list[Transfer]]:
     return [queue for queue in queues if queue]
 
 
-def exchange(rank: int, ranks: int) -> object:
-    return ring.exchange(torch.ones(1), torch.empty(1), rank, ranks)
-
-
 @pytest.mark.parametrize("ranks", [2, 3, 8])
 def test_every_transfer_ends(ranks: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    queues = begun(exchange, ranks, monkeypatch)
+    queues = begun(ranks, monkeypatch)
     assert [len(queue) for queue in queues] == [2] * ranks
     assert left_over(queues) == []

@@ -15,6 +15,7 @@ import torch
 
 from ddptui.host.folders import module_folders
 from ddptui.wire.connection import LOGS, flight_record
+from tests.support.failing import failing
 from workers.instruments import flight_recorder as module
 from workers.instruments.flight_recorder import OF_NCCL, OF_OTHERS, bounded, keep, recorded
 from workers.instruments.reporter import STAYS_S, end_process
@@ -132,10 +133,7 @@ def test_a_recorder_that_hangs_does_not_keep_the_rank(logs: Path, monkeypatch: p
 def test_one_that_fails_is_said_in_the_log(
     fails: Exception, logs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def dump() -> bytes:
-        raise fails
-
-    monkeypatch.setattr(C10D, OF_OTHERS, dump, raising=False)
+    monkeypatch.setattr(C10D, OF_OTHERS, failing(fails), raising=False)
     keep(RANK)
     assert kept(logs) == []
     assert capsys.readouterr().out.startswith("torch's flight record could not be kept: ")

@@ -11,6 +11,7 @@ import torch
 
 from ddptui.host.gpus import is_held_back
 from ddptui.wire.messages import Gpu
+from tests.support.failing import failing
 from workers.instruments import heartbeat
 from workers.instruments.gpu import uuid_of
 from workers.instruments.heartbeat import GpuMeter, ProcessMeter
@@ -129,13 +130,10 @@ def test_a_cpu_has_none_and_nvml_is_left_alone(installed: Any) -> None:
 def test_without_a_driver_the_library_or_the_gpu_there_is_none(
     installed: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    def not_there() -> None:
-        raise NVMLError("NVML Shared Library Not Found")
-
     installed(Nvml(f"GPU-{OTHER}"))
     assert read() is None
     no_driver = Nvml(f"GPU-{OWN}")
-    no_driver.nvmlInit = not_there
+    no_driver.nvmlInit = failing(NVMLError("NVML Shared Library Not Found"))
     for without in (no_driver, None):
         monkeypatch.setitem(sys.modules, "pynvml", without)  # None: an import of it fails
         heartbeat.nvml.cache_clear()
@@ -144,9 +142,7 @@ def test_without_a_driver_the_library_or_the_gpu_there_is_none(
 
 
 def test_a_gpu_that_is_lost_takes_no_thread_with_it(installed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def failed(_: Any) -> Any:
-        raise RuntimeError("CUDA error: unspecified launch failure")
-
+    failed = failing(RuntimeError("CUDA error: unspecified launch failure"))
     nvml = installed(Nvml(f"GPU-{OWN}", refuses=tuple(ANSWERS)))
     assert read() == Gpu()
     nvml.nvmlDeviceGetPowerUsage = failed  # which no release was seen to raise

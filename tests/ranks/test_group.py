@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 from ddptui.config.trial import Trial
 from tests.support.torches import NAMED_THREADS
-from tests.support.worlds import one_rank
+from tests.support.worlds import one_rank, tiny_trial
 from workers import process, spawn
 from workers.aggregate import strategy_of
 from workers.rank.group import Rendezvous, host_store, join_group, leave_group, open_rendezvous, this_node
@@ -37,7 +37,7 @@ def test_launchers_with_one_process_id_do_not_meet_at_one_file(monkeypatch: pyte
 @pytest.mark.skipif(not TASKS.exists(), reason="only Linux names the threads of native code")
 @pytest.mark.parametrize("strategy", ["all_reduce", "ddp_powersgd"])
 def test_no_thread_of_the_group_is_left(strategy: str) -> None:
-    trial = Trial(strategy=strategy, world_size=1, model="mlp", width=8, depth=1, steps=4)  # type: ignore[arg-type]
+    trial = tiny_trial(strategy, world_size=1)
     me = one_rank(trial)
     store = host_store()
     join_group(me, Rendezvous(store.host, store.port))

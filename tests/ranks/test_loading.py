@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -111,18 +112,14 @@ def test_no_worker_outlives_its_rank(tmp_path: Path) -> None:
     assert not survivors(family, timeout_s=30)
 
 
-class Parent:
-    def __init__(self, *, alive: bool) -> None:
-        self.is_alive = lambda: alive
-
-
 def test_a_worker_whose_rank_died_while_it_started_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel tells nobody of a parent that is gone already."""
     ended: list[int] = []
     monkeypatch.setattr(guard, "die_with_parent", lambda: None)
     monkeypatch.setattr(os, "_exit", ended.append)
     for alive in (True, False):
-        monkeypatch.setattr(multiprocessing, "parent_process", lambda alive=alive: Parent(alive=alive))
+        parent = SimpleNamespace(is_alive=lambda alive=alive: alive)
+        monkeypatch.setattr(multiprocessing, "parent_process", lambda parent=parent: parent)
         start_worker("float32", 0)
         assert bool(ended) is not alive
 

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -71,21 +72,13 @@ def test_weights_of_convolutions_get_their_layout(channels_last: bool, strides: 
     assert model.get_parameter("fc1.weight").stride() == (320, 1)
 
 
-def test_what_is_compiled_shares_the_parameters_and_nothing_else_is_wrapped(
-    wrapped: tuple[torch.nn.Module, torch.nn.Module],
-) -> None:
-    model, network = wrapped
+@pytest.mark.usefixtures("inductor_cache")
+def test_what_is_compiled_shares_the_parameters_and_nothing_else_is_wrapped() -> None:
+    model = torch.nn.Linear(2, 2)
+    network: Any = compiled(Trial(compile=True), model)
     assert compiled(Trial(), model) is model
     assert network is not model
     assert [id(parameter) for parameter in network.parameters()] == [id(parameter) for parameter in model.parameters()]
-
-
-@pytest.fixture(scope="module")  # not in the test: with the first compiler torch sets an environment variable
-def wrapped() -> tuple[torch.nn.Module, torch.nn.Module]:
-    model = torch.nn.Linear(2, 2)
-    network = compiled(Trial(compile=True), model)
-    assert isinstance(network, torch.nn.Module)
-    return model, network
 
 
 def test_linears_are_three_layers_of_nine_weights_and_no_bias() -> None:

@@ -23,18 +23,18 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ddptui.config.catalog import STRATEGIES
 from ddptui.config.trial import Trial
-from ddptui.wire.messages import RankMessage, Ready, Step
+from ddptui.wire.messages import Ready, Step
 from tests.support.builders import done
+from tests.support.ears import Ear
 from tests.support.simulated_gpu import Gpu, simulated
-from tests.support.torches import BOTH_WAYS, COLLECTIVES_OF_META
-from tests.support.worlds import one_rank
+from tests.support.torches import COLLECTIVES_OF_META
+from tests.support.worlds import one_rank, tiny_trial
 from workers import train as module
 from workers.aggregate import strategy_of
-from workers.instruments import hooks
 from workers.instruments.clock import Clock
 from workers.instruments.progress import Progress
 from workers.instruments.records import StepRecord
-from workers.instruments.reporter import Deferred, Reporter
+from workers.instruments.reporter import Deferred
 from workers.instruments.tap import Tap
 from workers.rank.group import leave_group
 from workers.training.data import Data, Samples
@@ -42,7 +42,6 @@ from workers.training.instruments import make_tap
 
 META, CPU = torch.device("meta"), torch.device("cpu")
 STEPS = 5
-SHAPE, CLASSES, SAMPLES = (6,), 3, 32
 READS = {
     torch.ops.aten._local_scalar_dense.default, torch.ops.aten.is_nonzero.default, torch.ops.aten.equal.default,
     torch.ops.aten.nonzero.default, torch.ops.aten.masked_select.default, torch.ops.aten._unique2.default,
@@ -108,53 +107,30 @@ def blocks(func: Any, args: Any, kwargs: Any) -> bool:
     return False
 
 
-class Ear(Reporter):
-    """Hears what the loop leaves, and asks for it only when that is over."""
-
-    def __init__(self) -> None:
-        super().__init__(0)
-        self.deferred: list[Deferred] = []
-
-    def send(self, message: RankMessage | Deferred) -> None:
-        if callable(message):
-            self.deferred.append(message)
-
-    def steps(self) -> list[Step]:
-        return [message for deferred in self.deferred for message in deferred() or () if isinstance(message, Step)]
-
-
 class Edges(Progress):
-    """Calls when so many steps are over, and when the last one is."""
+    """Calls before the first step, and after the last one."""
 
-    def __init__(
-        self, trial: Trial, ear: Ear, begin: Callable[[], object], end: Callable[[], object], *, after: int = 0
-    ) -> None:
+    def __init__(self, ear: Ear, begin: Callable[[], object], end: Callable[[], object]) -> None:
         super().__init__(0, 0, ear)
-        self._calls = {after: begin, trial.steps: end}
+        self._begin, self._end = begin, end
 
     def ready(self, message: Ready) -> None:
         super().ready(message)
-        self._calls.get(0, int)()
+        self._begin()
 
     def step(self, mark: StepRecord, clock: Clock) -> None:
         super().step(mark, clock)
-        self._calls.get(mark.step + 1, int)()
+        if mark.step == STEPS - 1:
+            self._end()
 
 
 def trial_of(strategy: Any, **options: Any) -> Trial:
-    options = {"world_size": 2} | options
-    return Trial(
-        strategy=strategy, model="mlp", width=5, depth=1, batch_norm=True, dataset="random",
-        shape=SHAPE, classes=CLASSES, samples=SAMPLES, batch_size=8, steps=STEPS, warmup_steps=0,
-        bucket_mb=0.0001 if STRATEGIES[strategy].buckets else None, **options,
-    )  # fmt: skip
+    return tiny_trial(strategy, batch_norm=True, steps=STEPS, **options)
 
 
 def samples_on(device: torch.device) -> Data:
-    samples = Samples(
-        torch.zeros(SAMPLES, *SHAPE, device=device), torch.zeros(SAMPLES, dtype=torch.long, device=device)
-    )
-    return Data(samples, samples, SHAPE, CLASSES)
+    samples = Samples(torch.zeros(32, 6, device=device), torch.zeros(32, dtype=torch.long, device=device))
+    return Data(samples, samples, (6,), classes=3)
 
 
 Loop = Callable[..., tuple[Watched, Ear]]
@@ -184,17 +160,12 @@ def loop(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> Iterator[Loop]:
         watched, ear = Watched(device), Ear()
         me = one_rank(trial, device=device, reporter=ear)
         with ExitStack() as stack:
-            module.train(me, strategy_of(trial), Edges(trial, ear, lambda: stack.enter_context(watched), stack.close))
+            module.train(me, strategy_of(trial), Edges(ear, lambda: stack.enter_context(watched), stack.close))
         return watched, ear
 
     yield run
     for tap in taps:  # of a loop that did not come to its end
         tap.close()
-
-
-@pytest.fixture(params=BOTH_WAYS)
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hooks, "group_takes_hooks", lambda: request.param)
 
 
 @pytest.fixture
@@ -205,10 +176,13 @@ def made_up() -> Iterator[None]:
     leave_group()
 
 
-def check(gpu: Gpu, watched: Watched, ear: Ear) -> None:
+def check(gpu: Gpu, watched: Watched, ear: Ear) -> list[Deferred]:
+    """What is left to ask for, now that the loop is over: a step each."""
+    left = [message for message in ear.heard if callable(message)]
     assert watched.waits == []
     assert gpu.synchronised == 0
-    assert len(ear.deferred) == STEPS
+    assert len(left) == STEPS
+    return left
 
 
 # Where gradients are sent as they come, ranks agree on an order after the first backward, and read it; torch's DDP does
@@ -239,6 +213,6 @@ def test_nor_with_any_option(options: dict[str, Any], gpu: Gpu, loop: Loop) -> N
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_on_the_cpu_nothing_is_read_either_and_every_step_is_told(strategy: str, gpu: Gpu, loop: Loop) -> None:
-    watched, ear = loop(trial_of(strategy, world_size=1, amp="fp16", clip_norm=1.0), CPU)
-    check(gpu, watched, ear)
-    assert [message.step for message in ear.steps()] == list(range(STEPS))
+    left = check(gpu, *loop(trial_of(strategy, world_size=1, amp="fp16", clip_norm=1.0), CPU))
+    messages = [message for ask in left for message in ask() or ()]
+    assert [message.step for message in messages if isinstance(message, Step)] == list(range(STEPS))

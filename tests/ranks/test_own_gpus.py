@@ -11,10 +11,10 @@ from torch import nn
 
 from ddptui.config.trial import Trial
 from ddptui.wire.messages import Nccl, OwnGpu, Ready
+from tests.support.ears import Ear
+from tests.support.worlds import one_rank
 from workers.instruments.delays import Delays
-from workers.instruments.reporter import Reporter
 from workers.rank.device import CPU, gpus_of, nccl_of
-from workers.rank.process import Rank
 from workers.replicas import ReplicaProgress, ReplicaState
 from workers.training.flops import SampleWork
 from workers.training.instruments import ready
@@ -80,7 +80,8 @@ def test_of_another_backend_and_of_the_cpu_there_is_none(monkeypatch: pytest.Mon
 
 def test_a_rank_tells_it_all_before_its_first_step(monkeypatch: pytest.MonkeyPatch) -> None:
     group_of(monkeypatch, ProcessGroupNCCL2())
-    me = Rank(Trial(gpus_per_rank=2), 1, 2, GPU, Reporter(1), Delays((), 1, seed=0, warmup_steps=0), start_ns=5)
+    me = one_rank(Trial(gpus_per_rank=2), 1, device=GPU)
+    me.start_ns = 5
     message = ready(me, 7, 4, nn.Linear(2, 3), SampleWork(12.5, "tf32"))
     assert (message.rank, message.steps, message.batches, message.parameters, message.start_ns) == (1, 7, 4, 9, 5)
     assert (message.flops, message.precision, message.nccl) == (12.5, "tf32", Nccl("2.28.9", "ProcessGroupNCCL2"))
@@ -88,21 +89,13 @@ def test_a_rank_tells_it_all_before_its_first_step(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_replica_has_the_work_of_the_common_model_and_a_gpu_of_its_own() -> None:
-    class Ear(Reporter):
-        heard: Ready
-
-        def send(self, message: Any) -> None:
-            self.heard = message
-
     ears = [Ear(0), Ear(1)]
-    states = [ReplicaState(ear, Delays((), rank, seed=0, warmup_steps=0)) for rank, ear in enumerate(ears)]
+    states = [ReplicaState(ear, Delays((), rank)) for rank, ear in enumerate(ears)]
     for rank, state in enumerate(states):
         state.device, state.start_ns = torch.device("cuda", rank), 10 * rank
     common = Ready(rank=0, at_ns=0, steps=3, parameters=9, flops=4.0, precision="bf16", gpus=gpus_of(GPU, 2))
     ReplicaProgress(states, 0).ready(common)
-    assert [ear.heard.rank for ear in ears] == [0, 1]
-    assert [(ear.heard.flops, ear.heard.precision, ear.heard.start_ns) for ear in ears] == [
-        (4.0, "bf16", 0),
-        (4.0, "bf16", 10),
-    ]
-    assert [[gpu.uuid for gpu in ear.heard.gpus] for ear in ears] == [["uuid-0"], ["uuid-1"]]
+    told = [message for ear in ears for message in ear.heard]
+    assert [(each.rank, each.start_ns) for each in told] == [(0, 0), (1, 10)]
+    assert {(each.flops, each.precision) for each in told} == {(4.0, "bf16")}
+    assert [[gpu.uuid for gpu in each.gpus] for each in told] == [["uuid-0"], ["uuid-1"]]

@@ -20,7 +20,6 @@ from workers.aggregate import strategy_class
 from workers.primitives import PRIMITIVES
 from workers.primitives.operations import Composite
 from workers.primitives.primitive import (
-    LARGEST,
     PERIOD,
     Primitive,
     Readable,
@@ -73,7 +72,7 @@ def pipelined_tries() -> list[Try]:
     return [Try(name, "sum", elements, root=0) for name in able for elements in ELEMENTS[1:]]
 
 
-def pipelined_of(what: Try, rank: int, ranks: int, *, share: bool = False) -> Primitive:
+def pipelined_of(what: Try, rank: int, ranks: int, *, share: bool) -> Primitive:
     """share: all calls that are in flight have the buffers of the first."""
     several = Pipelined(Setting(rank, ranks, what.root, what.elements, FLOAT32, CPU, what.op), PRIMITIVES[what.name], 3)
     if share:
@@ -206,15 +205,6 @@ class Counting(Primitive):
         return [later - earlier for earlier, later in pairwise(marks)]
 
 
-def timed(
-    timer: Timer, *, warm_up: int = 3, most: int = 100, most_s: float = 1.0, after_barrier: bool = False
-) -> Timer:
-    timer.warm_up(calls=warm_up, most=most, most_s=most_s)
-    for _ in range(ROUNDS):
-        timer.round(after_barrier=after_barrier)
-    return timer
-
-
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("after_barrier", [False, True])
 @pytest.mark.parametrize(
@@ -223,7 +213,10 @@ def timed(
 )
 def test_the_warm_up_is_not_timed_and_long_calls_are_fewer(lasts: float, calls: int, after_barrier: bool) -> None:
     counting = Counting(lasts)
-    timer = timed(Timer(counting, counting), after_barrier=after_barrier)
+    timer = Timer(counting, counting)
+    timer.warm_up(calls=3, most=100, most_s=1.0)
+    for _ in range(ROUNDS):
+        timer.round(after_barrier=after_barrier)
     assert timer.lengths_ns == [round(lasts * 1e9)] * ROUNDS * calls
     assert timer.calls == counting.calls == 3 + ROUNDS * (1 + calls)
 
@@ -301,13 +294,6 @@ def test_the_tens_say_whose_number_it_is() -> None:
     assert Readable(12).of(3, 12).tolist() == list(range(301, 313))
 
 
-def test_what_is_right_has_no_wrong_element() -> None:
-    wanted = Scrambled(seed=3).of(1, 100_000)
-    assert wrong_elements(wanted.float(), wanted, ranks=4) == 0
-    assert wanted.min() >= 1
-    assert wanted.max() <= LARGEST
-
-
 def test_elements_that_are_wrong_or_in_the_wrong_place_are_counted() -> None:
     """A sum over the tensor, or equal numbers in every block, would hide the latter."""
     wanted = Scrambled(seed=0).of(0, 4 * 65_536)
@@ -331,9 +317,11 @@ def test_what_recurs_is_what_adding_up_everything_comes_to(op: ReduceOpName) -> 
     assert torch.equal(numbers.reduced(op, ranks, count), everything)
 
 
-@pytest.mark.parametrize("ranks", [2, 4096])
-def test_sums_and_products_are_exact_in_float32(ranks: int) -> None:
-    assert ranks * LARGEST < 2**24
+def test_sums_and_products_are_exact_in_float32() -> None:
+    """Of 4096 ranks, too."""
+    wanted = Scrambled(seed=3).of(1, 100_000)
+    assert wanted.min() >= 1
+    assert 4096 * wanted.max() < 2**24
     numbers = Scrambled(0, "product")
     assert set(numbers.of(0, 1000).tolist()) == {2.0, 4.0}
 

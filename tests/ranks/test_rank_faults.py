@@ -7,11 +7,11 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from ddptui.config.trial import Fault, FaultKind, Trial
+from ddptui.config.trial import Fault, FaultKind
 from ddptui.engines.local.warm import WarmParent
 from ddptui.wire.messages import Position
 from tests.support.runner import ENOUGH_S
-from tests.support.worlds import one_rank
+from tests.support.worlds import one_rank, tiny_trial
 from workers.aggregate import strategy_of
 from workers.instruments.clock import Clock
 from workers.instruments.progress import Progress
@@ -110,12 +110,9 @@ class Counted(Progress):
 def test_who_has_no_batch_or_stops_early_leaves_the_loop_before_the_step(
     called: Calls, capsys: pytest.CaptureFixture[str], kind: FaultKind, rank: int, steps: int, collectives: Calls
 ) -> None:
-    trial = Trial(
-        launch="single", strategy=None, model="mlp", width=4, depth=1, dataset="random", shape=(3,), samples=16,
-        batch_size=4, steps=4, warmup_steps=0, fault=(Fault(kind=kind, rank=rank, step=2),),
-    )  # fmt: skip
+    trial = tiny_trial(fault=(Fault(kind=kind, rank=rank, step=2),))
     progress = Counted(0, 0, Reporter(0))
-    me = one_rank(trial, ranks=1)
+    me = one_rank(trial)
     train(me, strategy_of(trial), progress)
     assert (progress.steps, called) == (steps, collectives)
     lines = capsys.readouterr().out.splitlines()

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from ddptui.config.trial import Bottleneck, Trial
-from ddptui.wire.messages import RankMessage, Step, Tied
+from ddptui.wire.messages import Step, Tied
+from tests.support.ears import Ear
 from tests.support.worlds import one_rank
 from workers import replicas as module
 from workers.instruments.clock import Accuracy
@@ -31,7 +32,7 @@ MS = 1_000_000
 
 
 def states(count: int, *bottlenecks: Bottleneck) -> list[ReplicaState]:
-    return [ReplicaState(Reporter(rank), Delays(bottlenecks, rank, seed=0, warmup_steps=0)) for rank in range(count)]
+    return [ReplicaState(Reporter(rank), Delays(bottlenecks, rank)) for rank in range(count)]
 
 
 def net() -> nn.Module:
@@ -111,32 +112,17 @@ class Simulated:
         return untold
 
 
-class Said(Reporter):
-    """Keeps what it is told to say, and what is not known yet."""
-
-    def __init__(self, rank: int) -> None:
-        super().__init__(rank)
-        self.words: list[Any] = []
-
-    def send(self, message: Any) -> None:
-        self.words.append(message)
-
-    def told(self) -> Sequence[RankMessage] | None:
-        said: Sequence[RankMessage] | None = self.words[-1]()
-        return said
-
-
 def simulated(monkeypatch: pytest.MonkeyPatch, *clocks: Simulated) -> tuple[ReplicaProgress, list[ReplicaState]]:
     """Replicas, each on a GPU of its own."""
     monkeypatch.setattr(module, "clock_of", lambda device: clocks[device.index])
-    nobody = [Delays((), rank, seed=0, warmup_steps=0) for rank in range(len(clocks))]
-    seen = [ReplicaState(Said(rank), nobody[rank], torch.device("cuda", rank)) for rank in range(len(clocks))]
+    nobody = [Delays((), rank) for rank in range(len(clocks))]
+    seen = [ReplicaState(Ear(rank), nobody[rank], torch.device("cuda", rank)) for rank in range(len(clocks))]
     return ReplicaProgress(seen, warmup_steps=0), seen
 
 
-def a_step(clock: Simulated, begin_ms: int = 100) -> StepRecord:
-    """data 1 ms, forward 6 ms with the gather and the loss, backward 5 ms, optimizer 1 ms."""
-    clock.true_ns = begin_ms * MS
+def a_step(clock: Simulated) -> StepRecord:
+    """From 100 ms on: data 1 ms, forward 6 ms with the gather and the loss, backward 5 ms, optimizer 1 ms."""
+    clock.true_ns = 100 * MS
     timer = PhaseTimer(clock, 3)
     for phase, lasts_ms in (("data", 1), ("forward", 6), ("backward", 5), ("optimizer", 1)):
         clock.true_ns += lasts_ms * MS
@@ -157,7 +143,12 @@ def told(monkeypatch: pytest.MonkeyPatch, clocks: Sequence[Simulated], *steps: R
     progress.step(a_step(loops), loops)
     for clock in (loops, *clocks):
         clock.there = 200 * MS
-    return [replica.reporter.told() for replica in seen]  # type: ignore[attr-defined]
+    return [said_by(replica) for replica in seen]
+
+
+def said_by(replica: ReplicaState) -> Any:
+    """Of its last step; None: that is not known yet."""
+    return replica.reporter.heard[-1]()  # type: ignore[attr-defined]
 
 
 def test_each_replica_has_its_own_part_and_waits_in_the_gather(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,9 +172,9 @@ def test_a_step_is_told_when_all_of_its_devices_have_made_it(monkeypatch: pytest
     replica.step = at(101, 103, 103)
     progress.step(a_step(loops), loops)
     (own if late == "loop" else loops).there = 200 * MS
-    assert replica.reporter.told() is None  # type: ignore[attr-defined]
+    assert said_by(replica) is None
     own.there = loops.there = 200 * MS
-    assert replica.reporter.told() is not None  # type: ignore[attr-defined]
+    assert said_by(replica) is not None
 
 
 @pytest.mark.parametrize("off", [-20 * MS, 20 * MS])
@@ -247,17 +238,15 @@ def test_copies_are_told_apart_by_their_device_and_marked_in_their_threads(monke
 # A replica's forward is in the type that its caller's is in.
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_threads_of_the_stand_in_take_the_callers_precision(dtype: torch.dtype) -> None:
+def test_threads_of_the_stand_in_take_the_callers_precision() -> None:
     network = ThreadedDataParallel(nn.Linear(6, 5), states(2), threads=1)
-    with torch.autocast("cpu", dtype):
-        assert network(torch.randn(4, 6)).dtype is dtype
+    with torch.autocast("cpu", torch.float16):  # by itself it takes bfloat16 there
+        assert network(torch.randn(4, 6)).dtype is torch.float16
     assert network(torch.randn(4, 6)).dtype is torch.float32
     network._pool.shutdown()
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_threads_of_the_real_one_do_so_too(monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype) -> None:
+def test_threads_of_the_real_one_do_so_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Left alone, nn.DataParallel's threads have autocast's default type: on a GPU that is float16."""
     seen: list[torch.dtype] = []
 
@@ -274,10 +263,10 @@ def test_threads_of_the_real_one_do_so_too(monkeypatch: pytest.MonkeyPatch, dtyp
     monkeypatch.setattr(nn.DataParallel, "parallel_apply", in_threads)
     network = GpuDataParallel(nn.Linear(6, 5))
     network.src_device_obj = torch.device("cpu")
-    with torch.autocast("cpu", dtype):
+    with torch.autocast("cpu", torch.float16):
         network.parallel_apply([network.module], [(torch.randn(4, 6),)], [{}])
         nn.DataParallel.parallel_apply(network, [network.module], [(torch.randn(4, 6),)], [{}])
-    assert seen == [dtype, torch.bfloat16]
+    assert seen == [torch.float16, torch.bfloat16]
 
 
 # Several devices under one rank

@@ -14,6 +14,8 @@ from ddptui.wire.connection import HUB
 from ddptui.wire.limits import MOST_OF_AN_ERROR
 from ddptui.wire.messages import VERSION, Echo, Failed, Fingerprint, Hello, Pause, RankMessage
 from ddptui.wire.records import Message, Probe
+from tests.support import builders
+from tests.support.failing import failing
 from workers.instruments import reporter as module
 from workers.instruments.reporter import Reporter, within_limits
 
@@ -26,10 +28,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[RankServer]:
 
 
 def hello(hub: RankServer) -> Hello:
-    return Hello(
-        version=VERSION, token=hub.token, rank=0, world_size=1, at_ns=0, host="h", pid=os.getpid(), device="cpu",
-        threads=1, torch="2",
-    )  # fmt: skip
+    return builders.hello(version=VERSION, token=hub.token, world_size=1, pid=os.getpid())
 
 
 def without_pauses(messages: Sequence[Message]) -> list[Message]:
@@ -50,10 +49,7 @@ def failed(number: int, error: str = "") -> Failed:
     return Failed(rank=0, at_ns=number, error=error)
 
 
-def broken() -> None:
-    raise RuntimeError("CUDA error: unspecified launch failure")
-
-
+broken = failing(RuntimeError("CUDA error: unspecified launch failure"))
 MANY = [failed(number, "x" * 1000) for number in range(5000)]
 SAID: dict[str, tuple[list[Any], list[Failed], int]] = {  # what is said after a hello, what comes, and what is dropped
     # The hello travels alone, however much is said at once with it: of strangers the console takes little.

@@ -8,6 +8,7 @@ import time
 import pytest
 from torch.utils.data import DataLoader, Dataset
 
+from tests.support.failing import failing_with
 from tests.support.load import busy_processes
 from workers.instruments.heartbeat import LoaderMeter
 from workers.instruments.sampler import RunQueue
@@ -59,10 +60,7 @@ def test_each_time_is_told_once() -> None:
 
 
 def test_a_queue_that_cannot_be_read_is_empty(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(*_: object) -> int:
-        raise FileNotFoundError(errno.ENOENT, "no such file")
-
-    monkeypatch.setattr(os, "open", missing)
+    monkeypatch.setattr(os, "open", failing_with(errno.ENOENT))
     queue = RunQueue()
     assert queue.taken() == (0, 0)
     queue.close()

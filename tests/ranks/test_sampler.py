@@ -127,7 +127,7 @@ def test_no_frame_outlives_the_look_at_it() -> None:
     class Big:
         pass
 
-    looked, done = threading.Event(), threading.Event()
+    looked = threading.Event()
     held: list[ref[Big]] = []
 
     def works() -> None:
@@ -135,14 +135,13 @@ def test_no_frame_outlives_the_look_at_it() -> None:
         held.append(ref(big))
         looked.wait()
 
-    thread = threading.Thread(target=lambda: (works(), done.set()))
+    thread = threading.Thread(target=works)
     thread.start()
     while not held:
         time.sleep(0.001)
     frames = frames_of(thread.ident or 0)
     assert "works" in [code.co_name for code, _ in frames]
     looked.set()
-    done.wait()
     thread.join()
     assert held[0]() is None
 

@@ -20,19 +20,17 @@ from ddptui.config.catalog import STRATEGIES
 from ddptui.config.trial import Bottleneck, Trial
 from ddptui.wire.messages import Collective, Position, Step
 from tests.support.leaving import leave
-from tests.support.torches import ALL_TO_ALL, BOTH_WAYS, HOOKS
-from tests.support.worlds import run_ranks
+from tests.support.torches import ALL_TO_ALL, HOOKS
+from tests.support.worlds import one_rank, run_ranks, tiny_trial
 from workers.aggregate import strategy_of
 from workers.instruments import hooks as module
 from workers.instruments import tap as tap_module
 from workers.instruments.clock import Clock
-from workers.instruments.delays import Delays
 from workers.instruments.hooks import METHODS
 from workers.instruments.progress import Progress, collective_messages
 from workers.instruments.records import Call, PhaseTimer, StepRecord
 from workers.instruments.reporter import Reporter
 from workers.instruments.tap import FEW_WORKS, Tap
-from workers.rank.process import Rank
 from workers.train import train
 from workers.training.instruments import make_tap
 
@@ -59,15 +57,9 @@ class Listener(Progress):
 
 def learn(strategy: Any, rank: int, ranks: int, *bottlenecks: Bottleneck) -> list[Step]:
     """Train a tiny model with the real loop; what a rank tells of its steps."""
-    trial = Trial(
-        strategy=strategy, world_size=ranks, model="mlp", width=5, depth=1, batch_norm=True, dataset="random",
-        shape=(6,), classes=3, samples=32, batch_size=8, steps=STEPS, warmup_steps=0, bottleneck=bottlenecks,
-        bucket_mb=0.0001 if STRATEGIES[strategy].buckets else None,
-    )  # fmt: skip
+    trial = tiny_trial(strategy, world_size=ranks, batch_norm=True, steps=STEPS, bottleneck=bottlenecks)
     listener = Listener(rank)
-    delays = Delays(bottlenecks, rank, seed=0, warmup_steps=0)
-    me = Rank(trial, rank, ranks, torch.device("cpu"), Reporter(rank), delays)
-    train(me, strategy_of(trial), listener)
+    train(one_rank(trial, rank), strategy_of(trial), listener)
     return listener.steps
 
 
@@ -75,15 +67,9 @@ def seen_by(calls: list[Call]) -> list[Collective]:
     return list(collective_messages(calls, [moment for call in calls for moment in call.moments()], buckets=False))
 
 
-def tapped(network: nn.Module | None = None, strategy: str = "all_reduce", *bottlenecks: Bottleneck) -> Tap:
-    delays = Delays(bottlenecks, dist.get_rank(), seed=0, warmup_steps=0)
-    delays.begin(0)
-    delays.at("forward")
+def tapped(network: nn.Module | None = None, strategy: str = "all_reduce") -> Tap:
     facts = STRATEGIES[strategy]
-    return Tap(
-        Clock(), network or nn.Linear(1, 1), buckets=facts.buckets, overlaps=facts.overlaps,
-        before_collective=delays.before_collective,
-    )  # fmt: skip
+    return Tap(Clock(), network or nn.Linear(1, 1), buckets=facts.buckets, overlaps=facts.overlaps)
 
 
 def after_forward(step: Step) -> list[Collective]:
@@ -256,13 +242,8 @@ def test_groups_count_apart_and_partners_name_each_other(way: int, pair: list[To
 # In a group of one
 
 
-@pytest.fixture(params=BOTH_WAYS)
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, alone: None) -> None:
-    monkeypatch.setattr(module, "group_takes_hooks", lambda: request.param)
-
-
 @pytest.fixture
-def tap(way: None) -> Iterator[Tap]:
+def tap(alone: None, way: None) -> Iterator[Tap]:
     """One with a step under way."""
     made = tapped()
     made.begin(PhaseTimer(Clock()))
@@ -270,7 +251,7 @@ def tap(way: None) -> Iterator[Tap]:
     made.close()
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("alone", "way")
 def test_numbers_begin_afresh_in_each_step_count_on_each_group_and_nothing_counts_outside_a_step() -> None:
     group: Any = dist.new_group([0])
     tap = tapped()
@@ -339,7 +320,7 @@ def test_of_a_step_that_never_ends_few_works_are_held_that_are_over(tap: Tap) ->
     assert first.exit_ns >= first.awaited_ns > before
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("alone", "way")
 def test_what_python_has_waited_for_beside_a_torch_ddp_is_over_then() -> None:
     tap = tapped(nn.parallel.DistributedDataParallel(nn.Linear(1, 1)))
     tap.begin(PhaseTimer(Clock()))
@@ -352,7 +333,7 @@ def test_what_python_has_waited_for_beside_a_torch_ddp_is_over_then() -> None:
     assert each.awaited_ns <= each.exit_ns < after
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("alone", "way")
 def test_of_buckets_all_but_the_last_are_asked_for_when_they_are_over() -> None:
     tap = tapped(None, "bucketed")
     for number in range(2):
@@ -387,10 +368,6 @@ class Behind(Clock):
         return mark <= self.at
 
 
-def by_the_clock(clock: Clock) -> Tap:
-    return Tap(clock, nn.Linear(1, 1))
-
-
 def make_a_step(tap: Tap, clock: Clock, number: int) -> tuple[PhaseTimer, list[Call]]:
     timer = PhaseTimer(clock, number)
     tap.begin(timer)
@@ -403,10 +380,10 @@ def make_a_step(tap: Tap, clock: Clock, number: int) -> tuple[PhaseTimer, list[C
     return timer, tap.end()
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("alone", "way")
 def test_where_a_rank_is_the_device_says_and_not_the_loop_that_runs_ahead() -> None:
     clock = Behind()
-    tap = by_the_clock(clock)
+    tap = Tap(clock, nn.Linear(1, 1))
     (timer, [reduced, sent]), _ = [make_a_step(tap, clock, number) for number in (5, 6)]
     data, forward = ("data",), ("data", "forward")
     sent_at = {"number": 1, "kind": "broadcast", "root": 0, "bytes": 4}
@@ -427,9 +404,9 @@ def test_where_a_rank_is_the_device_says_and_not_the_loop_that_runs_ahead() -> N
     tap.close()
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("alone", "way")
 def test_by_the_hosts_clock_a_rank_is_where_its_loop_is_and_steps_are_not_kept() -> None:
-    tap = by_the_clock(Clock())
+    tap = Tap(Clock(), nn.Linear(1, 1))
     make_a_step(tap, Clock(), 5)
     assert tap.position() == Position()
     assert not tap._behind
@@ -440,7 +417,7 @@ def test_by_the_hosts_clock_a_rank_is_where_its_loop_is_and_steps_are_not_kept()
     tap.close()
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("alone", "way")
 def test_closing_leaves_no_trace() -> None:
     def functions() -> dict[str, Any]:
         groups = {name: getattr(dist.ProcessGroup, name, None) for names in METHODS.values() for name in names}
@@ -464,7 +441,7 @@ def test_closing_leaves_no_trace() -> None:
     again.close()
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("alone", "way")
 def test_functions_that_a_module_has_imported_by_name_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     users = ModuleType("users")
     monkeypatch.setitem(sys.modules, "users", users)
@@ -488,7 +465,7 @@ def test_without_a_group_there_is_nothing_to_see() -> None:
     tap.close()
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("alone", "way")
 @pytest.mark.parametrize(
     ("strategy", "bottlenecks", "instruments", "attached"),
     [
@@ -502,14 +479,13 @@ def test_without_instruments_it_is_attached_only_where_a_delay_must_go_in_before
     strategy: Any, bottlenecks: tuple[Bottleneck, ...], instruments: Any, attached: bool
 ) -> None:
     wait = dist.Work.wait
-    trial = Trial(strategy=strategy, bottleneck=bottlenecks, instruments=instruments)
-    me = Rank(trial, 0, 1, torch.device("cpu"), Reporter(0), Delays(bottlenecks, 0, seed=0, warmup_steps=0))
-    tap = make_tap(me, nn.Linear(1, 1), Clock())
+    trial = Trial(strategy=strategy, world_size=1, bottleneck=bottlenecks, instruments=instruments)
+    tap = make_tap(one_rank(trial), nn.Linear(1, 1), Clock())
     assert (dist.Work.wait is not wait) == attached
     tap.close()
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("alone", "way")
 @pytest.mark.parametrize("strategy", ["all_reduce_async", "ddp"])
 def test_it_waits_for_nothing_that_was_not_waited_for_without_it(
     strategy: str, monkeypatch: pytest.MonkeyPatch

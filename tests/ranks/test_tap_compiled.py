@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +11,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from ddptui.config.trial import Trial
-from tests.support.torches import BOTH_WAYS
 from tests.support.worlds import one_rank
-from workers.instruments import hooks as module
 from workers.instruments import tap as tap_module
 from workers.instruments.clock import Clock
 from workers.instruments.records import Call, PhaseTimer
@@ -25,13 +22,9 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # torch.compile hides what it
 STEPS = 3  # in the second, DDP lays its buckets out anew
 
 
-@pytest.fixture(params=BOTH_WAYS)
-def hooks(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alone: None
-) -> Iterator[None]:
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))  # else torch sets it
+@pytest.fixture
+def compiler(inductor_cache: None) -> Iterator[None]:
     torch.compiler.reset()
-    monkeypatch.setattr(module, "group_takes_hooks", lambda: request.param)
     yield
     torch.compiler.reset()
 
@@ -63,7 +56,7 @@ class Traced(Clock):
         return len(self.taken)
 
 
-def learn(clock: Traced, *, compiled: bool, shielded: bool = True) -> tuple[list[list[Call]], list[Any]]:
+def learn(clock: Traced, *, compiled: bool) -> tuple[list[list[Call]], list[Any]]:
     """What was called in each step; and the graphs that were compiled."""
     graphs: list[Any] = []
 
@@ -73,7 +66,7 @@ def learn(clock: Traced, *, compiled: bool, shielded: bool = True) -> tuple[list
 
     torch.manual_seed(0)
     network = DistributedDataParallel(Model())
-    tap = Tap(clock, network, buckets=True, overlaps=True, compiles=shielded)
+    tap = Tap(clock, network, buckets=True, overlaps=True, compiles=True)
     forward = torch.compile(network, backend=backend) if compiled else network
     calls = []
     for step in range(STEPS):
@@ -89,7 +82,7 @@ def learn(clock: Traced, *, compiled: bool, shielded: bool = True) -> tuple[list
     return calls, graphs
 
 
-@pytest.mark.usefixtures("hooks")
+@pytest.mark.usefixtures("compiler", "alone", "way")
 def test_nothing_of_the_tap_is_traced_and_it_sees_the_same_calls() -> None:
     clock = Traced()
     bare, _ = learn(Traced(), compiled=False)

@@ -3,8 +3,6 @@ held of the training's works is not held for long."""
 
 import gc
 import weakref
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -13,21 +11,15 @@ from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
 
-from tests.support.torches import BOTH_WAYS
-from workers.instruments import hooks as module
+from tests.support.failing import failing
 from workers.instruments.clock import Clock
 from workers.instruments.hooks import Recorder
 from workers.instruments.records import PhaseTimer
 from workers.instruments.tap import Tap
 
+pytestmark = pytest.mark.usefixtures("inductor_cache", "alone", "way")
 OF_A_DEVICE = {"begins_to_wait", "has_waited", "issued_together"}  # test_tap_on_a_gpu.py
 DOORS = [*sorted({name for name in vars(Recorder) if not name.startswith("_")} - {"fail"} - OF_A_DEVICE), "_notified"]
-
-
-@pytest.fixture(params=BOTH_WAYS)
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, alone: None) -> None:
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))  # else torch sets it
-    monkeypatch.setattr(module, "group_takes_hooks", lambda: request.param)
 
 
 def learn(tap: Tap | None) -> list[Tensor]:
@@ -48,18 +40,14 @@ def learn(tap: Tap | None) -> list[Tensor]:
     return [parameter.grad for parameter in network.parameters() if parameter.grad is not None]
 
 
-@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("door", DOORS)
 def test_an_error_of_the_taps_is_noted_once_and_the_training_goes_on(
     door: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def breaks(*_: Any, **_options: Any) -> None:
-        raise RuntimeError("broken")
-
     without, failed = learn(None), []
     tap = Tap(Clock(), None, fail=failed.append)
     tap.expect_ddp()
-    monkeypatch.setattr(tap, door, breaks)
+    monkeypatch.setattr(tap, door, failing(RuntimeError("broken")))
     learnt = learn(tap)
     assert all(map(torch.equal, learnt, without))
     if door == "_notified":
@@ -70,24 +58,19 @@ def test_an_error_of_the_taps_is_noted_once_and_the_training_goes_on(
     tap.close()
 
 
-@pytest.mark.usefixtures("way")
 def test_what_a_handler_of_the_trainings_raises_there_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     class Preempted(Exception):
         pass
 
-    def interrupted(*_: Any, **_options: Any) -> None:
-        raise Preempted
-
     failed: list[Exception] = []
     tap = Tap(Clock(), None, fail=failed.append)
-    monkeypatch.setattr(tap, "before", interrupted)
+    monkeypatch.setattr(tap, "before", failing(Preempted()))
     with pytest.raises(Preempted):
         dist.all_reduce(torch.ones(1))
     assert failed == []
     tap.close()
 
 
-@pytest.mark.usefixtures("way")
 def test_a_ddp_takes_a_hook_after_its_first_steps_and_holds_none_of_ours() -> None:
     network = DistributedDataParallel(nn.Linear(2, 2))
     tap = Tap(Clock(), None)
@@ -107,7 +90,6 @@ def test_a_ddp_takes_a_hook_after_its_first_steps_and_holds_none_of_ours() -> No
     tap.close()
 
 
-@pytest.mark.usefixtures("way")
 def test_works_that_are_let_go_are_gone_with_their_tensors() -> None:
     tap = Tap(Clock(), None)
     tap.begin(PhaseTimer(Clock()))

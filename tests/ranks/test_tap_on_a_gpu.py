@@ -3,7 +3,6 @@
 import marshal
 from collections import deque
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -16,8 +15,7 @@ from torch import nn
 from ddptui.wire.messages import Step
 from ddptui.wire.relay_file import Watching
 from tests.support.simulated_gpu import Event, Gpu, Stream, Work
-from tests.support.torches import BOTH_WAYS
-from workers.instruments import cuda_clock, hooks
+from workers.instruments import cuda_clock
 from workers.instruments.clock import UNKNOWN
 from workers.instruments.cuda_clock import CudaClock, Mark
 from workers.instruments.gpu import ANOTHER, HOST, NCCL2, STOCK_NCCL, carrier_between_gpus, carrier_of
@@ -85,8 +83,7 @@ class Rank:
 
 
 @pytest.fixture
-def rank(gpu: Gpu, clock: CudaClock, alone: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rank]:
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))  # else torch sets it
+def rank(gpu: Gpu, clock: CudaClock, alone: None, inductor_cache: None) -> Iterator[Rank]:
     made = Rank(gpu, clock)
     yield made
     made.tap.close()
@@ -122,7 +119,6 @@ def test_of_a_call_on_another_stream_the_loop_loses_only_what_it_waits_for(
 def test_what_is_fetched_ahead_waits_for_its_own_turn(gpu: Gpu, rank: Rank) -> None:
     """The loop waits for the first call while the second one has begun."""
     side = Stream(gpu)
-    lost: list[int] = []
 
     def forward() -> None:
         side.wait_until(gpu.main.free_ns)
@@ -227,12 +223,8 @@ def test_what_carries_a_call_its_group_says_by_the_device_whatever_its_backend_i
     assert carrier_of(torch.ones(1), carrier_between_gpus(group)) == HOST
 
 
-@pytest.mark.parametrize("by_hooks", BOTH_WAYS)
-def test_a_call_with_tensors_on_the_cpu_waits_for_no_gpu(
-    by_hooks: bool, gpu: Gpu, clock: CudaClock, rank: Rank, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rank.tap.close()
-    monkeypatch.setattr(hooks, "group_takes_hooks", lambda: by_hooks)
+@pytest.mark.usefixtures("alone", "way")
+def test_a_call_with_tensors_on_the_cpu_waits_for_no_gpu(gpu: Gpu, clock: CudaClock) -> None:
     tap = Tap(clock, nn.Linear(1, 1), compiles=False)
     tap.begin(PhaseTimer(clock))
     gpu.main.push(500 * MS)

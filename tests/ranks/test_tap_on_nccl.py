@@ -2,6 +2,7 @@
 takes nothing of the overlap away. A step costs few calls into the driver."""
 
 from collections.abc import Iterator
+from typing import Any
 from weakref import ref
 
 import pytest
@@ -10,8 +11,6 @@ import torch.distributed as dist
 from torch import nn
 
 from tests.support.simulated_gpu import Gpu, Work
-from tests.support.torches import BOTH_WAYS
-from workers.instruments import hooks
 from workers.instruments import tap as module
 from workers.instruments.cuda_clock import CudaClock
 from workers.instruments.gpu import ANOTHER, NCCL2, STOCK_NCCL
@@ -43,7 +42,15 @@ def begin(tap: Tap, clock: CudaClock) -> PhaseTimer:
     return timer
 
 
-def step(gpu: Gpu, clock: CudaClock, tap: Tap) -> tuple[float, list[Call], list[Work]]:
+def send(gpu: Gpu, tap: Tap, by: str, kind: type[Work] = Work) -> tuple[Any, Any]:
+    """Send a bucket in the background: the call that the tap records, and its work."""
+    call = tap.before("all_reduce", 4, None, (), by)
+    work: Any = kind(gpu, TRANSFER_NS)
+    tap.issued(call, work, background=True)
+    return call, work
+
+
+def step(gpu: Gpu, clock: CudaClock, tap: Tap) -> tuple[float, list[Call], list[Any]]:
     """One step: backward sends a bucket after each third, and waits at its end. How long that took on the device, in
     ns, and what the tap has recorded."""
     timer = begin(tap, clock)
@@ -51,11 +58,10 @@ def step(gpu: Gpu, clock: CudaClock, tap: Tap) -> tuple[float, list[Call], list[
     works = []
     for _ in range(BUCKETS):
         gpu.main.push(BACKWARD_NS)
-        call = tap.before("all_reduce", 4, None, (), NCCL2 if gpu.is_nccl2 else STOCK_NCCL)
-        works.append(Work(gpu, TRANSFER_NS))
-        tap.issued(call, works[-1], background=True)  # type: ignore[arg-type]
+        _, work = send(gpu, tap, NCCL2 if gpu.is_nccl2 else STOCK_NCCL)
+        works.append(work)
     for work in works:
-        dist.Work.wait(work)  # type: ignore[arg-type]
+        dist.Work.wait(work)
     timer.end("backward")
     taken_ns = gpu.main.free_ns - begin_ns
     calls = tap.end()
@@ -90,8 +96,7 @@ def test_the_end_of_a_bucket_that_the_host_sends_is_when_the_host_says_so(gpu: G
     step(gpu, clock, tap)  # from now on the tap knows how many buckets there are
     begin(tap, clock)
     gpu.main.push(BACKWARD_NS)
-    call, work = tap.before("all_reduce", 4, None, (), ANOTHER), Work(gpu, TRANSFER_NS)
-    tap.issued(call, work, background=True)  # type: ignore[arg-type]
+    call, _ = send(gpu, tap, ANOTHER)
     assert call.notified == pytest.approx(gpu.now_ns, abs=MS / 10)
     assert call.awaited is None, "the tap's own wait was taken for the loop's"
     tap.end()
@@ -118,43 +123,33 @@ def test_stock_nccl_holds_the_tensors_of_a_call_until_the_training_waits_for_it(
     """Else their memory would be given to others while NCCL reads it."""
     gpu.is_nccl2 = False
     begin(tap, clock)
-    work = Stashing(gpu, TRANSFER_NS)
-    call = tap.before("all_reduce", 4, None, (), STOCK_NCCL)
-    tap.issued(call, work, background=True)  # type: ignore[arg-type]
+    call, work = send(gpu, tap, STOCK_NCCL, Stashing)
     assert call.notified.event.over_ns == pytest.approx(work.end_ns, abs=MS / 10)
     assert work.stashed() is not None
-    dist.Work.wait(work)  # type: ignore[arg-type]
+    dist.Work.wait(work)
     assert work.stashed() is None
     tap.end()
 
 
 @pytest.mark.parametrize("variable", ["TORCH_NCCL_BLOCKING_WAIT", "CUDA_DEVICE_MAX_CONNECTIONS"])
 @pytest.mark.parametrize("by", [STOCK_NCCL, NCCL2])
-@pytest.mark.usefixtures("alone")
 def test_where_a_wait_on_one_stream_holds_up_others_none_is_put_in(
-    gpu: Gpu, clock: CudaClock, by: str, variable: str, monkeypatch: pytest.MonkeyPatch
+    gpu: Gpu, clock: CudaClock, by: str, variable: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "is_called_by_torch", lambda: True)
     monkeypatch.setenv(variable, "1")
-    tap = Tap(clock, nn.Linear(1, 1), buckets=True, overlaps=True, compiles=False)
+    tap: Tap = request.getfixturevalue("tap")
     begin(tap, clock)
-    call = tap.before("all_reduce", 4, None, (), by)
-    tap.issued(call, Work(gpu, TRANSFER_NS), background=True)  # type: ignore[arg-type]
+    call, _ = send(gpu, tap, by)
     assert call.notified is None
     tap.end()
-    tap.close()
 
 
 # What it costs
 
 
-@pytest.mark.usefixtures("alone")
-@pytest.mark.parametrize("by_hooks", BOTH_WAYS)
-def test_a_call_takes_few_calls_into_the_driver(
-    by_hooks: bool, gpu: Gpu, clock: CudaClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("alone", "way")
+def test_a_call_takes_few_calls_into_the_driver(gpu: Gpu, clock: CudaClock) -> None:
     """Of a call that the loop waits for: its entry, its issue and its end."""
-    monkeypatch.setattr(hooks, "group_takes_hooks", lambda: by_hooks)
     tap = Tap(clock, nn.Linear(1, 1), compiles=False)
     timer = PhaseTimer(clock)
     gpu.calls.clear()

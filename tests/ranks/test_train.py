@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ddptui.config.trial import Trial
-from tests.support.worlds import one_rank
+from tests.support.worlds import one_rank, tiny_trial
 from workers.aggregate import strategy_of
 from workers.instruments.clock import Clock
 from workers.instruments.progress import Progress
@@ -30,22 +30,14 @@ def test_batchnorm_goes_into_every_hidden_layer_and_synchronised_refuses_the_cpu
         with_sync_batchnorm(model)
 
 
+@pytest.mark.usefixtures("inductor_cache")
 @pytest.mark.parametrize(("amp", "fused"), [(None, None), ("bf16", None), ("fp16", True)])
 @pytest.mark.parametrize("kind", ["sgd", "adam"])
-def test_only_a_fused_optimizer_skips_a_step_without_being_asked(
-    optimizers: dict[tuple[str, str | None], torch.optim.Optimizer], kind: str, amp: str | None, fused: bool | None
-) -> None:
-    optimizer = optimizers[kind, amp]
+def test_only_a_fused_optimizer_skips_a_step_without_being_asked(kind: Any, amp: Any, fused: bool | None) -> None:
+    optimizer = make_optimizer(Trial(optimizer=kind, amp=amp), torch.nn.Linear(2, 2))
     assert type(optimizer).__name__.lower() == kind
     assert optimizer.defaults["fused"] is fused
     assert getattr(optimizer, "_step_supports_amp_scaling", False) is bool(fused)
-
-
-@pytest.fixture(scope="module")  # not in the test: with the first optimizer torch sets an environment variable
-def optimizers() -> dict[tuple[str, str | None], torch.optim.Optimizer]:
-    model = torch.nn.Linear(2, 2)
-    trials = [Trial(optimizer=kind, amp=amp) for kind in ("sgd", "adam") for amp in (None, "bf16", "fp16")]
-    return {(trial.optimizer, trial.amp): make_optimizer(trial, model) for trial in trials}
 
 
 @pytest.fixture
@@ -55,7 +47,7 @@ def nan_where_nobody_wrote() -> Iterator[None]:
     torch.use_deterministic_algorithms(False)
 
 
-@pytest.mark.usefixtures("optimizers", "nan_where_nobody_wrote")
+@pytest.mark.usefixtures("inductor_cache", "nan_where_nobody_wrote")
 def test_a_first_step_that_overflows_leaves_no_momentum() -> None:
     """The steps after it are those of a training that begins with them."""
     assert torch.empty(1).isnan()
@@ -109,18 +101,14 @@ class Ends(Progress):
         self.last.append(self._log.words[-1])
 
 
-@pytest.mark.usefixtures("optimizers")
+@pytest.mark.usefixtures("inductor_cache")
 @pytest.mark.parametrize("options", [{}, {"every": 2}, {"amp": "fp16"}], ids=str)
 def test_nothing_is_computed_after_the_last_mark_of_a_step(options: dict[str, Any]) -> None:
-    trial = Trial(
-        launch="single", strategy=None, model="mlp", width=4, depth=1, dataset="random", shape=(3,), samples=16,
-        batch_size=4, steps=4, warmup_steps=0, **options,
-    )  # fmt: skip
+    trial = tiny_trial(**options)
     log = Log()
     ends = Ends(log)
-    me = one_rank(trial, ranks=1)
     with log:
-        train(me, strategy_of(trial), ends, Marking(log))
+        train(one_rank(trial), strategy_of(trial), ends, Marking(log))
     assert ends.last == ["marks"] * 4
     assert "computes" in log.words
 
@@ -168,20 +156,14 @@ class Counting(nn.Module):
         (Trial(world_size=4, batch_size=65), 17),
         (Trial(world_size=4, batch_size=2), 1),
         (Trial(world_size=2, batch_size=64, gpus_per_rank=2), 16),
+        (Trial(launch="dp", strategy=None, world_size=4, batch_size=64), 16),
     ],
 )
 def test_no_more_is_evaluated_at_once_than_was_trained(trial: Trial, together: int) -> None:
-    model = Counting()
-    done = evaluate(one_rank(trial), model, SAMPLES)
+    me, model = one_rank(trial), Counting()
+    done = evaluate(me, model, SAMPLES)
     assert max(model.sizes) == together
-    assert sum(model.sizes) == done.evaluated == done.correct == 600 // trial.world_size
-
-
-def test_replicas_of_one_process_have_a_part_of_its_batch_each() -> None:
-    trial, model = Trial(launch="dp", strategy=None, world_size=4, batch_size=64), Counting()
-    process = one_rank(trial, ranks=1)
-    assert evaluate(process, model, SAMPLES).evaluated == 600
-    assert max(model.sizes) == 16
+    assert sum(model.sizes) == done.evaluated == done.correct == 600 // me.world_size
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 import gc
 import weakref
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,16 +10,13 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
+from tests.support.failing import failing
 from workers.instruments.clock import Clock
 from workers.watch import checks
 from workers.watch.checks import Checks, Reading, Stepped, flat, is_mean, next_due, sum_of
 
+pytestmark = pytest.mark.usefixtures("inductor_cache")
 CPU = torch.device("cpu")
-
-
-@pytest.fixture(autouse=True)
-def _inductor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))  # else the first optimizer sets it
 
 
 def sum_of_bytes(tensor: Tensor) -> int:
@@ -74,20 +70,23 @@ def test_readings_are_dense_at_first_and_then_some_for_each_doubling(backwards_a
 class Training:
     """A small model with its optimizer, read as the observer would."""
 
-    def __init__(self, signs: int = 0) -> None:
+    def __init__(self) -> None:
         torch.manual_seed(0)
         self.net = nn.Sequential(nn.Linear(8, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 2))
         self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
-        self.checks = Checks(Clock(), CPU, signs)
+        self.checks = Checks(Clock(), CPU, signs=0)
         self.checks.learn(self.net)
 
-    def step(self, average: Any = lambda gradient: None) -> dict[str, Any] | None:
-        self.optimizer.zero_grad()
+    def backward(self) -> None:
         loss = self.net(torch.randn(16, 8)).square().mean()
         self.checks.backward_begins(loss, 0)
         loss.backward()
         self.checks.count()
         self.checks.backward_ends(0, is_outermost=True)
+
+    def step(self, average: Any = lambda gradient: None) -> dict[str, Any] | None:
+        self.optimizer.zero_grad()
+        self.backward()
         for parameter in self.net.parameters():
             average(parameter.grad)
         reading = self.checks.optimizer_begins(self.optimizer)
@@ -126,11 +125,7 @@ def test_gradients_that_an_optimizers_closure_computes_are_read_after_its_step()
     readings = []
     for _ in range(2):
         readings.append(training.checks.optimizer_begins(training.optimizer))
-        loss = training.net(torch.randn(16, 8)).square().mean()
-        training.checks.backward_begins(loss, 0)
-        loss.backward()
-        training.checks.count()
-        training.checks.backward_ends(0, is_outermost=True)
+        training.backward()
         training.optimizer.step()
         readings.append(training.checks.optimizer_ends(training.optimizer))
     first, then, *_ = map(read, readings)
@@ -207,11 +202,8 @@ def test_of_batches_rows_are_read_and_what_a_sampler_says_of_its_order() -> None
 
 
 def test_an_error_ends_the_checks_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(numbers: Tensor) -> Tensor:
-        raise RuntimeError("an unusual tensor")
-
     training = Training()
-    monkeypatch.setattr(checks, "sum_of", fails)
+    monkeypatch.setattr(checks, "sum_of", failing(RuntimeError("an unusual tensor")))
     assert training.step() is None
     monkeypatch.undo()
     assert training.step() is None

@@ -35,14 +35,23 @@ class Rank:
     def trains(self, batches: int) -> None:
         for _ in range(batches):
             self._batch += 1
-            self.note("data_begins", True)
-            self.note("data_ends", 8, True, False, self._batch, None, 1)
-            self.note("backward_begins", 1.0)
-            self.note("backward_ends")
+            self.fetches(self._batch)
+            self.backward()
             if self._batch % self._a_step == 0:
-                self.note("optimizer_begins", 1)
-                self.note("optimizer_ends", 1)
+                self.optimizer()
         self.read()
+
+    def fetches(self, batch: int, batches: int | None = None) -> None:
+        self.note("data_begins", True)
+        self.note("data_ends", 8, True, False, batch, batches, 1)
+
+    def backward(self) -> None:
+        self.note("backward_begins", 1.0)
+        self.note("backward_ends")
+
+    def optimizer(self, which: int = 1) -> None:
+        self.note("optimizer_begins", which)
+        self.note("optimizer_ends", which)
 
     def note(self, call: str, *arguments: Any) -> None:
         self._at_ns += 1
@@ -106,8 +115,7 @@ def test_a_training_that_makes_no_step_is_let_go_before_it_fills_the_memory(monk
     monkeypatch.setattr(steps, "MOST_PHASES", 50)
     rank = Rank(0)
     for _ in range(30):
-        rank.note("backward_begins", None)
-        rank.note("backward_ends")
+        rank.backward()
     with pytest.raises(ValueError, match="the rank made no optimizer step in 50 calls"):
         rank.read()
 
@@ -122,8 +130,7 @@ def test_a_call_that_ends_after_it_was_sent_is_the_steps_with_its_end() -> None:
     assert (position.kind, position.group, position.calls) == ("all_reduce", (0, 2), 1)
     rank.note("collective_ended", 5, True, 4, 5, 7, 8)
     rank.note("backward_ends")
-    rank.note("optimizer_begins", 1)
-    rank.note("optimizer_ends", 1)
+    rank.optimizer()
     rank.read()
     rank.steps.close()
     line, step = rank.sent
@@ -210,8 +217,7 @@ def test_its_position_counts_the_collectives_since_the_last_step_until_the_next_
         rank.read()
         counts.append(rank.steps.position().between)
     assert counts == [1, 2, 3]
-    rank.note("data_begins", True)
-    rank.note("data_ends", 8, True, False, 3, None, 1)
+    rank.fetches(3)
     rank.note("backward_begins", 1.0)
     reduces(rank, ends=False)
     rank.read()
@@ -262,8 +268,7 @@ def test_of_a_page_the_number_within_a_group_is_unknown_if_there_are_several() -
 
 def test_its_position_has_the_place_in_the_pass_over_the_data() -> None:
     rank = Rank(0)
-    rank.note("data_begins", True)
-    rank.note("data_ends", 8, True, False, 7, 32, 1)
+    rank.fetches(7, 32)
     rank.read()
     position = rank.steps.position()
     assert (position.step, position.batch, position.batches, position.phase) == (0, 7, 32, "forward")
@@ -272,13 +277,10 @@ def test_its_position_has_the_place_in_the_pass_over_the_data() -> None:
 def test_of_a_training_that_counts_several_optimizer_steps_as_one_the_page_gives_the_step() -> None:
     rank = Rank(0)
     for _ in range(4):  # two optimizers a step, as of a GAN
-        rank.note("data_begins", True)
-        rank.note("data_ends", 8, True, False, 1, None, 1)
+        rank.fetches(1)
         for optimizer in (1, 2):
-            rank.note("backward_begins", 1.0)
-            rank.note("backward_ends")
-            rank.note("optimizer_begins", optimizer)
-            rank.note("optimizer_ends", optimizer)
+            rank.backward()
+            rank.optimizer(optimizer)
     reduces(rank)
     rank.read()
     page = (10, 1, 2, KINDS.index("all_reduce"), 8, 1)

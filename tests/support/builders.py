@@ -126,10 +126,6 @@ def heartbeat(rank: int = 0, **changes: Any) -> Heartbeat:
     return msgspec.structs.replace(words, **changes)
 
 
-def pause(rank: int = 0, *, begin_ms: float = FIRST_STEP_MS, end_ms: float = FIRST_STEP_MS + 10) -> Pause:
-    return Pause(rank=rank, begin_ns=round(begin_ms * MS), end_ns=round(end_ms * MS))
-
-
 def load(busy: float = 1.5, own: float = 1.5, *, at_ms: float = FIRST_STEP_MS) -> Load:
     return Load(at_ns=round(at_ms * MS), busy=busy, own=own)
 
@@ -250,14 +246,14 @@ def one_of_each() -> list[Message]:
     steps: list[Message] = [step(), full, step(loss=None), fingerprint(), trained(), trained(loss=None)]
     late = Bottleneck(at="forward", ranks=(1,), sleep_ms=5)
     waits = Position(step=3, passed=("data", "forward"), calls=2, number=1, kind="reduce", root=0, group=(0, 1))
-    seen: list[Message] = [heartbeat(), msgspec.structs.replace(heartbeat(), position=waits), pause(), load(), tied()]
+    seen: list[Message] = [heartbeat(), msgspec.structs.replace(heartbeat(), position=waits), load(), tied()]
     watched = msgspec.structs.replace(waits, batch=3, batches=9, phase="forward", seq=7, bytes=400, between=1)
     seen += [msgspec.structs.replace(heartbeat(), position=watched, stack=SAVING, loaders=(LoaderWorker(5.0, "disk"),))]
     seen += [Line(rank=0, number=7, stack=SAVING), Stood(rank=0, at_ns=4_000 * MS, asked=1, stack=SAVING)]
     seen += [msgspec.structs.replace(failed(), position=watched, stack=SAVING, workers=((77, -9),), grown_bytes=-5)]
     batch = Batch(rank=0, step=1, loader=0, passes=1, batch=1, samples=4, elements=40, rows=(1, -2, 3))
     read = {"gradients": {"weight": "1f"}, "own": (1.0, None), "left": (0.5, 2.0), "settings": {"learning rate": "0.1"}}
-    seen += [batch, msgspec.structs.replace(fingerprint(), **read)]
+    seen += [batch, msgspec.structs.replace(fingerprint(), **read), Pause(rank=0, begin_ns=10, end_ns=20)]
     seen += [
         Restarted(at_ns=4_000 * MS, failure=CAUSE),
         Injection(at_ns=4_000 * MS, bottleneck=(late,)),

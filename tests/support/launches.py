@@ -1,7 +1,5 @@
 """Launches whose ranks live in the small world of traces.py: their messages, with delays told of."""
 
-from collections.abc import Callable
-
 import msgspec
 
 from ddptui.run.playback import Recording
@@ -9,8 +7,6 @@ from ddptui.wire.messages import Slept
 from ddptui.wire.records import Message
 from tests.support.builders import done, ended, hello, launched, ready
 from tests.support.traces import MS, Shape, Told, all_reduce, delayed, trace, works_of
-
-Delay = Callable[[int], float]  # ms, by step
 
 
 def launch_of(told: Told, trial: str = "a", repeat: int = 1, host: str = "here") -> list[Message]:
@@ -27,26 +23,23 @@ def launch_of(told: Told, trial: str = "a", repeat: int = 1, host: str = "here")
 
 def late_launch(
     trial: str = "a",
-    repeat: int = 1,
     *,
     ms: float = 0.0,
     seed: int = 1,
     rank: int = 1,
     ranks: int = 2,
-    at: str = "backward",
     shape: Shape = all_reduce,
     steps: int = 40,
-    told: bool = True,
 ) -> list[Message]:
-    """A launch in which a rank sleeps so long in each step. told: the rank reports it as an injected delay."""
-    works, _ = delayed(works_of(seed, ranks=ranks, steps=steps), rank, at, lambda _: ms)
+    """A launch in which a rank sleeps so long in each backward, and reports it as an injected delay."""
+    works, _ = delayed(works_of(seed, ranks=ranks, steps=steps), rank, "backward", lambda _: ms)
     made = trace(works, shape)
-    if ms and told:
+    if ms:
         made[rank] = [
-            msgspec.structs.replace(step, slept=(Slept(at, step.begin_ns, step.begin_ns + round(ms * MS)),))
+            msgspec.structs.replace(step, slept=(Slept("backward", step.begin_ns, step.begin_ns + round(ms * MS)),))
             for step in made[rank]
         ]
-    return launch_of(made, trial, repeat)
+    return launch_of(made, trial)
 
 
 def told_by(recording: Recording) -> list[tuple[int, Message]]:

@@ -68,9 +68,9 @@ class Printed(NamedTuple):
         return self.stderr + self.stdout if both else self.stdout
 
 
-def shown_on(page: str, text: str | None = None) -> list[Shown]:
-    """The commands of a page, from the top. text: in place of what the page says."""
-    content = (REPO / page).read_text(encoding="utf-8") if text is None else text
+def shown_on(page: str) -> list[Shown]:
+    """The commands of a page, from the top."""
+    content = (REPO / page).read_text(encoding="utf-8")
     return [command for block in BLOCK.finditer(content) for command in _commands(page, content, block)]
 
 

@@ -128,8 +128,8 @@ class Gpu:
     launch_ns: from a record on an idle stream until the device is there. slice_ns: how long another process has the
     GPU, and then this one, in turn; None: nobody shares it. is_nccl2: which implementation of NCCL torch has."""
 
-    def __init__(self, ppm: float = 60.0) -> None:
-        self.ppm = ppm
+    def __init__(self) -> None:
+        self.ppm = 60.0
         self.wobble_ppm = 0.0
         self.launch_ns = 5_000.0
         self.slice_ns: float | None = None

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import click
 
+from tests.support.pages import without_blocks
+
 LISTED = re.compile(r"^ {4}(?P<more> *)(?P<line>(?:ddptui\b|--).*)$")  # a command of a list, or more of its options
 INLINE = re.compile(r"`(ddptui(?: [^`]*)?)`")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
@@ -28,19 +30,9 @@ class Named(NamedTuple):
 
 
 def named_in(text: str) -> list[Named]:
-    """The commands of a page: those of indented lists, and those within sentences."""
-    lines = _outside_blocks(text)
+    """The commands of a page: those of indented lists, and those within sentences. What is in fenced blocks is run."""
+    lines = without_blocks(text).splitlines()
     return [*_listed(lines), *_inline(lines)]
-
-
-def _outside_blocks(text: str) -> list[str]:
-    """The lines, those of fenced blocks empty: what is in them is run."""
-    lines, inside = [], False
-    for line in text.splitlines():
-        fence = line.startswith("```")
-        inside ^= fence
-        lines.append("" if inside or fence else line)
-    return lines
 
 
 def _listed(lines: list[str]) -> Iterator[Named]:

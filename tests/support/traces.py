@@ -146,50 +146,50 @@ def _live(
 
 ByPart = Sequence[int]
 Shape = Callable[[int, ByPart, int], Program]  # rank, work, transfer
+TENSORS, BUCKETS = range(2), range(4)
 
 
-def gather_scatter(rank: int, work: ByPart, transfer: int, operations: int = 2) -> Program:
+def gather_scatter(rank: int, work: ByPart, transfer: int) -> Program:
     """Leaves give at once, and wait for the root; the root waits for all, and gives at once."""
     calls: list[Call] = []
-    for number in range(operations):
+    for number in TENSORS:
         calls.append(Call(f"g{number}", "gather", 0 if rank else transfer, root=0))
         calls.append(Call(f"s{number}", "scatter", transfer if rank else 0, root=0))
-    return _blocking(work, [calls[0]._replace(held=work[3]), *calls[1:]])
+    return _blocking(work, calls)
 
 
-def all_reduce(rank: int, work: ByPart, transfer: int, operations: int = 2) -> Program:
-    calls = [Call(f"{number}", "all_reduce", transfer) for number in range(operations)]
-    return _blocking(work, [calls[0]._replace(held=work[3]), *calls[1:]])
+def all_reduce(rank: int, work: ByPart, transfer: int) -> Program:
+    return _blocking(work, [Call(f"{number}", "all_reduce", transfer) for number in TENSORS])
 
 
-def reduce_broadcast(rank: int, work: ByPart, transfer: int, operations: int = 2) -> Program:
+def reduce_broadcast(rank: int, work: ByPart, transfer: int) -> Program:
     """As gloo does it: to reduce, all wait for all; what the root broadcasts leaves it at once."""
     calls: list[Call] = []
-    for number in range(operations):
+    for number in TENSORS:
         calls.append(Call(f"r{number}", "reduce", transfer, root=0))
         calls.append(Call(f"b{number}", "broadcast", transfer if rank else 0, root=0))
-    return _blocking(work, [calls[0]._replace(held=work[3]), *calls[1:]])
+    return _blocking(work, calls)
 
 
-def _blocking(work: ByPart, calls: Sequence[Move]) -> Program:
-    data, forward, backward, _, optimizer, between = work
+def _blocking(work: ByPart, calls: Sequence[Call]) -> Program:
+    data, forward, backward, aggregate, optimizer, between = work
     return [
         (BETWEEN, [Work(between)]),
         ("data", [Work(data)]),
         ("forward", [Work(forward)]),
         ("backward", [Work(backward)]),
-        ("aggregate", calls),
+        ("aggregate", [calls[0]._replace(held=aggregate), *calls[1:]]),
         ("optimizer", [Work(optimizer)]),
     ]
 
 
-def bucketed(rank: int, work: ByPart, transfer: int, buckets: int = 4) -> Program:
+def bucketed(rank: int, work: ByPart, transfer: int) -> Program:
     """A bucket leaves after each part of backward; at the end all are waited for. A delay comes before the first."""
     data, forward, backward, aggregate, optimizer, between = work
     moves: list[Move] = []
-    for number in range(buckets):
+    for number in BUCKETS:
         moves += [
-            Work(backward // buckets),
+            Work(backward // len(BUCKETS)),
             Call(f"{number}", "all_reduce", transfer, held=0 if number else aggregate, background=True),
         ]
     return [
@@ -197,7 +197,7 @@ def bucketed(rank: int, work: ByPart, transfer: int, buckets: int = 4) -> Progra
         ("data", [Work(data)]),
         ("forward", [Work(forward)]),
         ("backward", moves),
-        ("aggregate", [Work(1), *(Await(f"{number}") for number in range(buckets))]),
+        ("aggregate", [Work(1), *(Await(f"{number}") for number in BUCKETS)]),
         ("optimizer", [Work(optimizer)]),
     ]
 

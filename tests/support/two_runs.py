@@ -9,15 +9,12 @@ from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
 from ddptui.run.compare import BY_NAME, Matches, compare_results
-from tests.support.builders import journal, preset_of, results_for, two_trials
+from tests.support.builders import journal, preset_of, results_for
 
 
 def run_of(*step_ms: float, **changes: Any) -> Results:
     """Trial `a` with a repeat for each length of a step (three of them make the train time); `b` always the same."""
-    repeats = len(step_ms)
-    journals = [journal("a", number, step_ms=length) for number, length in enumerate(step_ms, start=1)]
-    journals += [journal("b", number) for number in range(1, repeats + 1)]
-    return msgspec.structs.replace(results_for(two_trials(repeats=repeats), *journals), **changes)
+    return run_with({"a": step_ms, "b": [10.0] * len(step_ms)}, **changes)
 
 
 def run_with(trials: Mapping[str, Sequence[float]], **changes: Any) -> Results:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 import torch.multiprocessing as mp
 
+from ddptui.config.catalog import STRATEGIES
 from ddptui.config.trial import Trial
 from workers.instruments.delays import Delays
 from workers.instruments.reporter import Reporter
@@ -41,14 +42,19 @@ def start_rank(run_rank: Callable[..., None], *arguments: object) -> Any:
 
 
 def one_rank(
-    trial: Trial,
-    number: int = 0,
-    ranks: int | None = None,
-    *,
-    device: torch.device | str = "cpu",
-    reporter: Reporter | None = None,
+    trial: Trial, number: int = 0, *, device: torch.device | str = "cpu", reporter: Reporter | None = None
 ) -> Rank:
-    """A rank in this process, whom nothing delays. ranks: None: as many as the trial has."""
-    delays = Delays((), number, seed=0, warmup_steps=0)
-    ranks = trial.world_size if ranks is None else ranks
+    """A rank in this process, one of as many as the trial has processes."""
+    ranks = 1 if trial.launch in ("single", "dp") else trial.world_size
+    delays = Delays(trial.bottleneck, number)
     return Rank(trial, number, ranks, torch.device(device), reporter or Reporter(number), delays)
+
+
+def tiny_trial(strategy: Any = None, **fields: Any) -> Trial:
+    """A perceptron learns from random samples, in four batches an epoch; without a strategy, one rank does so alone."""
+    usual: dict[str, Any] = {
+        "launch": "spawn" if strategy else "single", "model": "mlp", "width": 5, "depth": 1, "dataset": "random",
+        "shape": (6,), "classes": 3, "samples": 32, "batch_size": 8, "steps": 4, "warmup_steps": 0,
+        "bucket_mb": 0.0001 if strategy and STRATEGIES[strategy].buckets else None,
+    }  # fmt: skip
+    return Trial(strategy=strategy, **(usual | fields))

@@ -59,8 +59,8 @@ TENSORS: dict[str, Callable[[], Tensor]] = {
 }
 
 
-def room(like: Tensor, n: int = WORLD) -> list[Tensor]:
-    return [torch.zeros_like(like) for _ in range(n)]
+def room(like: Tensor) -> list[Tensor]:
+    return [torch.zeros_like(like) for _ in range(WORLD)]
 
 
 def flat(like: Tensor) -> Tensor:
