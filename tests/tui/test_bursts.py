@@ -22,7 +22,7 @@ from ddptui.tui.screens.runs import RunsScreen
 from ddptui.tui.widgets.trial_form import Field
 from tests.tui import primitive_recordings
 from tests.tui.opened import Opened, opened, until
-from tests.tui.recordings import RECORDED, ToldAsItGoes, moment_s, playback
+from tests.tui.recordings import RECORDED, ToldAsItGoes, at
 
 BACKSPACE, CTRL_P, CTRL_S, CTRL_U = "\x7f", "\x10", "\x13", "\x15"
 
@@ -33,12 +33,6 @@ def send(app: App[int], typed: str) -> None:
     parser = XTermParser()
     for event in (*parser.feed(typed), *parser.tick()):
         app._driver.send_message(event)
-
-
-def under_way() -> RunScreen:
-    told = playback()
-    told.seek(moment_s(told, "late", 60))
-    return RunScreen(ToldAsItGoes(told))
 
 
 def in_field(screen: Screen[object]) -> str:
@@ -79,7 +73,7 @@ async def test_a_burst_arrives_where_it_belongs(tmp_path: Path, burst: Burst) ->
 
 
 async def test_a_dialog_gets_its_answer_and_the_screen_below_the_rest(tmp_path: Path) -> None:
-    screen = under_way()
+    screen = RunScreen(ToldAsItGoes(at("late", 60)))
     assert isinstance(screen.feed, Session)
     controls = screen.feed.controls
     async with opened(tmp_path, screen) as (app, pilot):

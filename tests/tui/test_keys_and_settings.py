@@ -25,7 +25,7 @@ from ddptui.tui.widgets.lists import PresetChooser
 from ddptui.tui.widgets.result_panes import Comparison
 from tests.support.builders import journal, two_trials, write_run
 from tests.tui.opened import Opened, opened, shows, toasts, until
-from tests.tui.recordings import ToldAsItGoes, moment_s, playback
+from tests.tui.recordings import ToldAsItGoes, at
 
 
 def bindings() -> Iterator[tuple[str, str, Binding]]:
@@ -68,9 +68,7 @@ def test_every_meaning_has_a_screen() -> None:
 
 @pytest.mark.parametrize("keys", [("k",), ("f6", "%")])
 async def test_the_users_keys_take_the_place_of_ours(keys: tuple[str, ...], tmp_path: Path) -> None:
-    told = playback()
-    told.seek(moment_s(told, "none", 30))
-    screen = RunScreen(ToldAsItGoes(told))
+    screen = RunScreen(ToldAsItGoes(at("none", 30)))
     chosen = {"delay": keys, "up": ("K",), "more": ("ctrl+u",)}
     async with opened(tmp_path, screen) as (app, pilot):
         app.set_keymap(keymap(chosen))
@@ -205,9 +203,7 @@ async def test_columns_of_the_settings_stay_in_sight_beside_those_of_the_preset(
 
 @pytest.mark.parametrize("columns", [(), ("launch",)])
 async def test_columns_of_the_settings_stay_in_sight_while_a_run_goes_on(columns: tuple[str, ...]) -> None:
-    told = playback()
-    told.seek(moment_s(told, "late", 60))
-    app = Opened(Path("no-such-folder"), screen := RunScreen(told))
+    app = Opened(Path("no-such-folder"), screen := RunScreen(at("late", 60)))
     app.settings = Settings(columns=columns)
     async with app.run_test(size=(120, 40)) as pilot:
         await app.mounted

@@ -46,6 +46,7 @@ def first_line(lab: Lab) -> str:
     return command(lab).partition("\n")[0]
 
 
+BROKEN = "[[trial]]\nwrong = [1]\n"
 NASTY = 'title = "[/b] \\u001b[31m"\ngroup = "[link"\nabout = "[/] \\u001b]0;x\\u0007"\n[[trial]]\nname = "a"\n'
 
 
@@ -63,7 +64,6 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Started:
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where one's own presets are; nothing but the shipped ones is there besides."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.chdir(tmp_path)
     return tmp_path / "config" / "ddptui" / "presets"
 
@@ -150,8 +150,7 @@ async def test_whether_links_can_be_slow_is_tried_beside_the_screen(own: Path, m
         assert made.wait(10), "the screen waits"
         return CompletedProcess([], 1, stderr="no rights for a slow link")
 
-    own.mkdir(parents=True)
-    (own / "slow.toml").write_text(SLOW, encoding="utf-8")
+    write_preset(own, SLOW, "slow.toml")
     links._tried.cache_clear()
     monkeypatch.setattr(links, "_tool", lambda name: name)
     monkeypatch.setattr("ddptui.engines.local.links.subprocess.run", make)
@@ -265,9 +264,8 @@ async def test_where_nothing_can_be_written_that_is_said(own: Path) -> None:
 
 
 async def test_a_preset_that_cannot_be_read_says_why(own: Path, started: Started) -> None:
-    own.mkdir(parents=True)
-    (own / "broken.toml").write_text("[[trial]]\nwrong = [1]\n")
-    (own / "nasty.toml").write_text(NASTY)
+    write_preset(own, BROKEN, "broken.toml")
+    write_preset(own, NASTY, "nasty.toml")
     async with in_lab() as (app, pilot, lab):
         await pilot.press("G")
         await shows(pilot, "unknown key")
@@ -286,8 +284,7 @@ async def test_a_preset_that_cannot_be_read_says_why(own: Path, started: Started
 
 
 async def test_where_the_reason_is_not_seen_it_is_said_once(own: Path, started: Started) -> None:
-    own.mkdir(parents=True)
-    (own / "broken.toml").write_text("[[trial]]\nwrong = [1]\n")
+    write_preset(own, BROKEN, "broken.toml")
     async with in_lab(size=(80, 24)) as (app, pilot, lab):
         await choose(pilot, lab, "broken")
         await pilot.press("enter", "enter", "enter")
@@ -353,8 +350,7 @@ async def test_no_theme_and_no_size_breaks_it(themes: Iterable[str]) -> None:
 
 
 async def test_the_list_has_its_order_and_ends_with_what_cannot_run_here(own: Path) -> None:
-    own.mkdir(parents=True)
-    (own / "a-first.toml").write_text('title = "?"\ngroup = "Start here"\n[[trial]]\nname = "a"\n')
+    write_preset(own, 'title = "?"\ngroup = "Start here"\n[[trial]]\nname = "a"\n', "a-first.toml")
     async with in_lab() as (app, pilot, lab):
         options = lab.query_one(PresetChooser).options
         listed = [option.id or str(option.prompt) for option in options]
@@ -373,9 +369,8 @@ async def test_on_a_busy_machine_a_run_starts_once_it_is_quiet(
     started: Started, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lab_screen, "LOOK_EVERY_S", 0.6)
-    monkeypatch.setattr(
-        lab_screen, "descendants", list
-    )  # the busy processes are of this one, and shall be strangers to it
+    # the busy processes are of this one, and shall be strangers to it
+    monkeypatch.setattr(lab_screen, "descendants", list)
     # beside other tests, this machine would never be quiet
     busy = "other programs kept 1.0 cores busy"
     monkeypatch.setattr(prepare, "busy_now", lambda _: busy)

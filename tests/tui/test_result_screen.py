@@ -103,12 +103,8 @@ async def test_the_baseline_is_marked_and_all_panes_speak_of_the_trial_under_the
 
 
 async def test_a_failed_trial_says_so_in_the_table_and_why_in_words(tmp_path: Path) -> None:
-    error = "rank 1: [/not markup] \\x1b"
-    async with on(screen_of(tmp_path, two_trials(repeats=1), journal("a"), failure("b", error=error))) as (
-        app,
-        pilot,
-        screen,
-    ):
+    failed = failure("b", error="rank 1: [/not markup] \\x1b")
+    async with on(screen_of(tmp_path, two_trials(repeats=1), journal("a"), failed)) as (app, pilot, screen):
         assert "failed" in seen(app)
         await pilot.press("down")
         assert "[/not markup] \\x1b" in seen(app)
@@ -280,11 +276,8 @@ async def test_the_panes_follow_the_trial_under_the_cursor(tmp_path: Path) -> No
 async def test_no_pane_is_cut_while_the_one_beside_it_stands_empty(tmp_path: Path) -> None:
     """8 trials: half of the room is too little for them, and more than the ranks of one need."""
     preset = preset_of({"title": "?", "trial": [{"name": f"t{number}"} for number in range(8)]})
-    async with on(screen_of(tmp_path, preset, *(journal(f"t{number}") for number in range(8))), (80, 24)) as (
-        _,
-        pilot,
-        screen,
-    ):
+    result = screen_of(tmp_path, preset, *(journal(f"t{number}") for number in range(8)))
+    async with on(result, (80, 24)) as (_, pilot, screen):
         await pilot.press("4")
         await until(pilot, lambda: heights(screen)["table"] == 8 + 3)
         assert heights(screen)["ranks"] >= 2 + 3
@@ -351,9 +344,8 @@ async def test_help_explains_the_columns_and_the_row_and_the_table_are_copied(tm
         assert len(cells) == len(screen.query_one(Comparison).shown)
         await pilot.press("Y")
         assert app.clipboard == report.markdown(screen.results, screen.preset)
-        assert [toast.title for toast in app._notifications] == [
-            "Sent to the terminal's clipboard"
-        ] * 2  # whether it arrived cannot be known
+        # whether it arrived cannot be known
+        assert [toast.title for toast in app._notifications] == ["Sent to the terminal's clipboard"] * 2
         assert all("If it does not arrive" in toast for toast in toasts(app))
 
 
@@ -488,9 +480,6 @@ async def test_the_table_grows_under_the_cursor(tmp_path: Path, monkeypatch: pyt
 
 async def test_the_title_says_how_many_repeats_were_left_out(tmp_path: Path) -> None:
     skipped = [*journal("b", 2)[:-3], ended("skipped")]
-    async with on(screen_of(tmp_path / "runs", two_trials(), journal("a"), journal("b"), journal("a", 2), skipped)) as (
-        app,
-        _,
-        _,
-    ):
+    journals = (journal("a"), journal("b"), journal("a", 2), skipped)
+    async with on(screen_of(tmp_path, two_trials(), *journals)) as (app, _, _):
         assert "ok, 3 of 4 repeats finished" in seen(app).splitlines()[0]

@@ -27,22 +27,17 @@ from ddptui.wire.records import Launched
 from tests.recorded.net import RUNS
 from tests.support.launches import told_by
 from tests.tui.opened import Opened, on, opened, seen, shows, tick, toasts, until
-from tests.tui.recordings import RECORDED, Clock, SampledAsItGoes, ToldAsItGoes, moment_s, playback
+from tests.tui.recordings import RECORDED, Clock, SampledAsItGoes, ToldAsItGoes, at, moment_s, playback
 
-SIZES = [(80, 24), (120, 40), (200, 60)]
 NEVER_S = 1e6
 
 
 def replay(trial: str, step: int, clock: Clock | None = None) -> RunScreen:
-    told = playback(clock)
-    told.seek(moment_s(told, trial, step))
-    return RunScreen(told)
+    return RunScreen(at(trial, step, clock))
 
 
 def live(trial: str, step: int, clock: Clock | None = None, kind: type[ToldAsItGoes] = ToldAsItGoes) -> RunScreen:
-    told = playback(clock)
-    told.seek(moment_s(told, trial, step))
-    return RunScreen(kind(told))
+    return RunScreen(kind(at(trial, step, clock)))
 
 
 async def shown(tmp_path: Path, screen: RunScreen, size: tuple[int, int] = (120, 40), *keys: str) -> str:
@@ -84,14 +79,15 @@ async def test_what_shows_at_a_moment(step: int, keys: list[str], expected: list
         assert words in text
 
 
-@pytest.mark.parametrize("size", SIZES)
-async def test_every_pane_can_be_had_at_every_size(size: tuple[int, int]) -> None:
+async def test_every_pane_can_be_had_at_every_size() -> None:
     words = ("samples/s", "last in", "injected delay", "step 0", "trial", "rank 0  epoch 0", "called by")
-    async with on(live("late", 60, kind=SampledAsItGoes), size) as (_, pilot, screen):
-        for number, (title, word) in enumerate(zip(TITLES.values(), words, strict=True), start=1):
-            await pilot.press(str(number))
-            screen.tick()
-            await shows(pilot, f"─ {number} {title}", word if number > 1 or size[0] > 80 else "progress")
+    async with on(live("late", 60, kind=SampledAsItGoes)) as (_, pilot, screen):
+        for size in ((80, 24), (120, 40), (200, 60)):
+            await pilot.resize_terminal(*size)
+            for number, (title, word) in enumerate(zip(TITLES.values(), words, strict=True), start=1):
+                await pilot.press(str(number))
+                screen.tick()
+                await shows(pilot, f"─ {number} {title}", word if number > 1 or size[0] > 80 else "progress")
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
@@ -418,13 +414,12 @@ async def test_a_thousand_ranks_can_be_walked_through() -> None:
 
 
 async def test_log_lines_of_the_chosen_rank_are_shown_as_they_are(tmp_path: Path) -> None:
-    told = playback()
+    told = at("late", 60)
     run = tmp_path / "run"
     shutil.copytree(told.run.folder, run)
     log = run / "trial-late" / "repeat-1" / "rank-0.log"
     log.write_bytes(b"[bold]no markup[/] \x1b[31mno colour\x07 [/\n\xff\xfe broken\n")
     told.run = Run(run)
-    told.seek(moment_s(told, "late", 60))
     screen = RunScreen(ToldAsItGoes(told))
     text = await shown(tmp_path, screen, (120, 40), "6")
     assert "[bold]no markup[/] \\x1b[31mno colour\\x07 [/" in text
@@ -457,9 +452,7 @@ async def test_a_run_that_ends_under_a_dialog_shows_its_results_after_it(
     """A question about the run closes by itself then: its keys would be for a run that is no more."""
 
     clock = Clock()
-    told = playback(clock)
-    told.seek(moment_s(told, "none", 30))
-    feed = EndsWell(told)
+    feed = EndsWell(at("none", 30, clock))
     feed.terms = WatchMode(outlives=outlives)
     screen = RunScreen(feed)
     app = Opened(tmp_path, screen, refresh_s=NEVER_S)  # the results do not wait for another look at the run

@@ -16,7 +16,7 @@ from ddptui.tui.widgets.texts import MOST_STACKS, WherePane
 from ddptui.wire.messages import Place, Stood
 from ddptui.wire.records import Message
 from tests.tui.opened import on, opened, seen, shows, tick
-from tests.tui.recordings import SampledAsItGoes, ToldAsItGoes, moment_s, over, playback
+from tests.tui.recordings import SampledAsItGoes, ToldAsItGoes, at, over
 
 ASK = KEYS["stacks"].usual
 INNER = Place("train.py", 28, "augment", True)
@@ -30,9 +30,7 @@ def sources(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def under_way(kind: type[ToldAsItGoes] = SampledAsItGoes, trial: str = "late", step: int = 70) -> RunScreen:
-    told = playback()
-    told.seek(moment_s(told, trial, step))
-    return RunScreen(kind(told))
+    return RunScreen(kind(at(trial, step)))
 
 
 async def shown(
@@ -78,9 +76,7 @@ async def test_without_a_sample_there_is_no_pane_until_a_key_asks_the_ranks() ->
 
 
 async def test_a_replay_has_no_ranks_to_ask() -> None:
-    told = playback()
-    told.seek(moment_s(told, "late", 70))
-    screen = RunScreen(told)
+    screen = RunScreen(at("late", 70))
     assert "where each rank is now" not in await shown(screen, ASK)
     assert screen.check_action("stacks", ()) is False
     assert under_way().check_action("stacks", ()) is True

@@ -1,7 +1,6 @@
 """What docs show of several hosts is what a console and its nodes print, each on a host of its own."""
 
 import subprocess
-import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from tests.real.hosts.conftest import Host
 from tests.support.masks import difference
 from tests.support.runner import ENOUGH_S
 from tests.support.shown import PAGES, Printed, Shown, environment, shown_on, without_machine
+from tests.support.waiting import until
 
 SHOWN = {page: found for page in PAGES if (found := [each for each in shown_on(page) if each.place == "hosts"])}
 
@@ -24,7 +24,7 @@ def test_hosts_print_what_is_shown(page: str, hosts: list[Host], tmp_path: Path)
     console, *nodes = SHOWN[page]
     with ExitStack() as stack:
         processes = [_start(stack, by_name[console.host], _command(console, tmp_path), tmp_path)]
-        _wait_for_ticket(tmp_path, processes[0])
+        until(lambda: any(tmp_path.glob("shared/runs/*/ticket")) or processes[0].poll() is not None)
         processes += [_start(stack, by_name[node.host], _command(node, tmp_path), tmp_path) for node in nodes]
         printed = [_printed(process, tmp_path) for process in processes]
     for shown, lines in zip(SHOWN[page], printed, strict=True):
@@ -51,15 +51,6 @@ def _start(stack: ExitStack, host: Host, command: str, folder: Path) -> "subproc
 def _end(process: "subprocess.Popen[str]") -> None:
     with process:
         process.kill()
-
-
-def _wait_for_ticket(folder: Path, console: "subprocess.Popen[str]") -> None:
-    """Return once the console has written it."""
-    deadline = time.monotonic() + ENOUGH_S
-    while not any(folder.glob("shared/runs/*/ticket")):
-        assert console.poll() is None, console.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def _printed(process: "subprocess.Popen[str]", folder: Path) -> Printed:

@@ -4,9 +4,9 @@ import io
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -27,6 +27,7 @@ from ddptui.engines.sockets import LAST_PORT
 from ddptui.store.journal import RepeatJournal
 from ddptui.store.runs import Run
 from ddptui.wire.helper_messages import Join, LaunchEnded
+from tests.support import waiting
 from tests.support.builders import preset_of
 from tests.support.slurm_cluster import Cluster
 from tests.support.slurm_fakes import Fakes
@@ -36,11 +37,7 @@ Submit = Callable[..., Job]
 ONE = {"trial": [{"name": "one", "launch": "spawn", "strategy": "all_reduce"}], "engine": {"name": "slurm"}}
 
 
-def until(reached: Callable[[], bool], what: Callable[[], object] = lambda: "") -> None:
-    deadline = time.monotonic() + SOON_S
-    while not reached():
-        assert time.monotonic() < deadline, what()
-        time.sleep(0.02)
+until = partial(waiting.until, within_s=SOON_S)
 
 
 def make_job(folder: Path) -> Job:
@@ -70,14 +67,14 @@ def submit(tmp_path: Path) -> Iterator[Submit]:
 
 
 def ended(job: Job) -> str:
-    until(lambda: job.status.is_over, lambda: job.status)
+    until(lambda: job.status.is_over, why_not=lambda: job.status)
     return job.status.text
 
 
 def heard(job: Job, words: str) -> str:
     """The first news with these words."""
     said: list[str] = []
-    until(lambda: any(words in text for text in said) or bool(said.extend(job.take_notices())), lambda: said)
+    until(lambda: any(words in text for text in said) or bool(said.extend(job.take_notices())), why_not=lambda: said)
     return next(text for text in said if words in text)
 
 
@@ -137,7 +134,7 @@ time.sleep(600)
         until((tmp_path / "begun").exists)
         kept = psutil.Process(console.pid).children()
         console.kill()
-    until(lambda: cluster.queue() == [] and cluster.tasks() == [], cluster.queue)
+    until(lambda: cluster.queue() == [] and cluster.tasks() == [], why_not=cluster.queue)
     assert not psutil.wait_procs(kept, timeout=SOON_S)[1]
     assert not (tmp_path / "ticket").exists()
 
