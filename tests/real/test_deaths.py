@@ -141,10 +141,7 @@ def test_a_killed_warm_parent_takes_its_launch_along(running: Running, victim: s
 
 
 # A console has no say in SIGKILL and SIGSEGV. At the others it ends the launch itself, always in the same way.
-ENDS = [
-    ("launch", signal.SIGKILL),
-    ("warm-spawn", signal.SIGINT),
-]
+ENDS = [("launch", signal.SIGKILL), ("warm-spawn", signal.SIGINT)]
 RARE_ENDS = [
     *((mode, number) for mode in MODES if mode != "spawn-fork" for number in (signal.SIGKILL, signal.SIGINT)),
     ("launch", signal.SIGSEGV),

@@ -268,7 +268,11 @@ def asked(lab: Lab) -> set[str]:
     return {field.id or "" for field in lab.query(Field) if field.display} - {"trial", LINE}
 
 
-async def test_the_form_goes_with_a_preset_of_primitives_and_changes_stay_with_it() -> None:
+async def test_the_form_goes_with_a_preset_of_primitives_changes_stay_with_it_and_what_is_typed_is_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started: list[Preset] = []
+    monkeypatch.setattr(Console, "_start", lambda _, new: started.append(new.preset))
     async with in_lab() as (app, pilot, lab):
         for name in ("primitives-see", "primitives-measure", "quickstart", "ddp-by-hand"):
             await choose(pilot, lab, name)
@@ -285,12 +289,6 @@ async def test_the_form_goes_with_a_preset_of_primitives_and_changes_stay_with_i
         await answer(pilot, lab, "operations", "all_reduce, send_recv")
         assert lab._validation.prepared is None
         assert "send_recv cannot be pipelined" in lab._validation.reason
-
-
-async def test_what_is_typed_is_what_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    started: list[Preset] = []
-    monkeypatch.setattr(Console, "_start", lambda _, new: started.append(new.preset))
-    async with in_lab() as (_, pilot, lab):
         await choose(pilot, lab, "primitives-see")
         await answer(pilot, lab, "operations", "reduce, gather")
         await shows(pilot, "shown", "reduce, gather")

@@ -7,6 +7,7 @@ from pathlib import Path
 from subprocess import CompletedProcess
 
 import pytest
+from textual.screen import Screen
 from textual.widgets import Input, Select
 
 from ddptui.config.preset import Preset
@@ -32,6 +33,7 @@ from tests.tui.opened import (
     each_theme,
     field,
     in_lab,
+    on,
     opened,
     reason,
     seen,
@@ -387,7 +389,7 @@ async def test_on_a_busy_machine_a_run_starts_once_it_is_quiet(
 
 
 async def test_the_load_is_not_read_on_for_an_answered_question() -> None:
-    async with in_lab() as (app, pilot, _):
+    async with on(Screen()) as (app, pilot, _):
         for number, answer in enumerate(("y", None)):
             dialog = dialogs.BusyMachine(f"program {number} kept 1.0 cores busy")
             app.push_screen(dialog)

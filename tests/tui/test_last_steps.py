@@ -135,9 +135,7 @@ def test_a_step_of_two_ranks() -> None:
         "░ wait  ▓ transfer  ╳ injected delay  d┈ data",
         "f─ forward  b═ backward  a┅ aggregate  + 1",
     ]
-
-
-def test_times_that_a_device_may_be_behind_are_marked() -> None:
+    # where a device may be behind its times, they are marked
     marked = [step._replace(host_time=True) for step in steps()]
     assert text_of(timeline(marked), 50, 7)[4] == "  0 ms*─────5─────────10────────15────────20──────"
 

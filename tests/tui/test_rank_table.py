@@ -58,10 +58,7 @@ def cells(rank: RankState, state: str = "running") -> dict[str, str]:
         ({"step": 42, "steps": 60}, "███████░░░  70%"),
         ({"step": 42}, "step 42"),
         ({"step": 42, "progress": RankProgress(position=Position(epoch=3, batch=16, batches=32))}, "ep. 3 ██░░  50%"),
-        (
-            {"step": 42, "progress": RankProgress(position=Position(epoch=1234, batch=9, batches=3))},
-            "ep. 1234 █ 100%",
-        ),
+        ({"step": 42, "progress": RankProgress(position=Position(epoch=1234, batch=9, batches=3))}, "ep. 1234 █ 100%"),
     ],
 )
 def test_the_progress_is_of_all_steps_or_else_of_the_epoch(fields: dict[str, Any], shown: str) -> None:

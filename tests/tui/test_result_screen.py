@@ -14,8 +14,6 @@ from ddptui.config.preset import Preset
 from ddptui.report import table as report
 from ddptui.report.notes import shown_first
 from ddptui.store.overview import results_of
-from ddptui.store.runs import Run
-from ddptui.tui.app import Console
 from ddptui.tui.screens.dialogs import ColumnsDialog, HelpScreen, Question
 from ddptui.tui.screens.export import FORMATS
 from ddptui.tui.screens.result import ResultScreen
@@ -436,17 +434,6 @@ async def test_a_pane_is_exported_and_a_bad_path_complained_of(tmp_path: Path, m
         await pilot.press("enter")
         await until(pilot, lambda: len(toasts(app)) == 2)
         assert toasts(app)[-1] == f"{tmp_path / 'nowhere' / '[/x].md'}: No such file or directory"
-
-
-async def test_a_run_is_replayed_as_it_went(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    replayed: list[tuple[Run, str | None]] = []
-    monkeypatch.setattr(Console, "replay", lambda app, run, trial: replayed.append((run, trial)))
-    async with on(four_trials(tmp_path)) as (app, pilot, screen):
-        await pilot.press("v", "n", "v")
-        first = screen._table.names.index(shown_first(screen.results))
-        assert replayed == [(screen.run, screen._table.names[first + by]) for by in (0, 1)]
-        await pilot.press("escape")
-        assert app.screen is not screen
 
 
 # The table, as a run grows

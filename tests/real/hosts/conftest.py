@@ -104,6 +104,24 @@ def _plug(host: Host, number: int, switch: str, everybody: list[Host]) -> None:
 until = partial(waiting.until, within_s=SOON_S)
 
 
+def begin(
+    stack: ExitStack, host: Host, words: list[str], variables: dict[str, str], cwd: Path | None = None
+) -> "subprocess.Popen[str]":
+    """Start a command on a host. It is ended with the stack."""
+    process = subprocess.Popen(
+        host.line(*words),
+        env=variables,
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    stack.enter_context(process)
+    stack.callback(process.kill)
+    return process
+
+
 class Consoles:
     """A console on the first host, and nodes on others."""
 
@@ -113,17 +131,7 @@ class Consoles:
         self.runs = folder / "runs"
 
     def start(self, host: Host, *words: str, cwd: Path | None = None) -> "subprocess.Popen[str]":
-        process = subprocess.Popen(
-            host.line(*arguments(*words)),
-            env=environment(self.runs),
-            cwd=cwd,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        self._stack.callback(_end, process)
-        return process
+        return begin(self._stack, host, arguments(*words), environment(self.runs), cwd)
 
     def console(self, preset: Path, *words: str) -> "subprocess.Popen[str]":
         return self.start(self._hosts[0], "--preset", str(preset), "--json", "--engine", "join", *words)
@@ -141,11 +149,6 @@ class Consoles:
     def steps(self) -> int:
         """How many steps have been told of."""
         return sum(path.read_bytes().count(b'"type":"Step"') for path in self.runs.glob("*/*/*/messages.jsonl"))
-
-
-def _end(process: "subprocess.Popen[str]") -> None:
-    with process:
-        process.kill()
 
 
 @pytest.fixture

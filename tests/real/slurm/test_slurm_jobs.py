@@ -308,35 +308,28 @@ def test_a_job_that_may_be_left_harms_no_later_launch_and_is_said_at_the_end(eng
 
 
 def test_a_run_whose_job_is_over_submits_another_one(
-    fakes: Fakes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: SlurmEngine, fakes: Fakes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slurm_engine, "END_WITHIN_S", 0)
-    preset = preset_of(ONE)
-    fakes.job("PENDING", reason="Resources")
-    engine = SlurmEngine(preset, Run.create(tmp_path, preset, {}))
-    try:
-        tickets = []
-        for count in (1, 1, 2):  # the second launch is one of the first job, too
-            with RankServer(2) as hub:
-                repeat = RepeatJournal(tmp_path, 1, io.BytesIO())
-                launch = engine.start(preset.trials[0], [], repeat, hub)
-                assert launch.is_waiting
-                tickets.append(engine.ticket_file.read_text())
-                submitted = [call for call in fakes.calls("sbatch") if "--parsable" in call]
-                assert len(submitted) == count
-                if len(tickets) == 2:
-                    fakes.job("TIMEOUT")
-                    assert engine._job is not None
-                    engine._job.hurry()
-                    until(lambda launch=launch: launch.exit_code is not None)  # type: ignore[misc]
-                    assert launch.end_reason() == "job 17 reached its time limit: raise it with --time"
-                    fakes.job("PENDING")
-                launch.stop()
-        names = [word for call in submitted for word in call if word.startswith("--job-name=")]
-        assert len(set(names)) == 2
-        assert tickets[0] == tickets[1] != tickets[2]
-    finally:
-        assert engine.close() is None
+    tickets = []
+    for count in (1, 1, 2):  # the second launch is one of the first job, too
+        launch = start(engine)
+        assert launch.is_waiting
+        tickets.append(engine.ticket_file.read_text())
+        submitted = [call for call in fakes.calls("sbatch") if "--parsable" in call]
+        assert len(submitted) == count
+        if len(tickets) == 2:
+            fakes.job("TIMEOUT")
+            assert engine._job is not None
+            engine._job.hurry()
+            until(lambda launch=launch: launch.exit_code is not None)
+            assert launch.end_reason() == "job 17 reached its time limit: raise it with --time"
+            fakes.job("PENDING")
+        launch.stop()
+    names = [word for call in submitted for word in call if word.startswith("--job-name=")]
+    assert len(set(names)) == 2
+    assert tickets[0] == tickets[1] != tickets[2]
+    assert engine.close() is None
     assert not engine.ticket_file.exists()
 
 
@@ -383,14 +376,7 @@ def test_it_is_asked_less_and_less_often_while_nothing_changes(
 
 
 def test_what_a_job_around_the_console_has_set_is_not_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (
-        "SLURM_JOB_ID",
-        "SLURM_MEM_PER_NODE",
-        "SLURM_CONF",
-        "SBATCH_PARTITION",
-        "SBATCH_ARRAY_INX",
-        "SBATCH_WAIT",
-    ):
+    kept = {"SLURM_CONF", "SBATCH_PARTITION"}
+    for name in (*kept, "SLURM_JOB_ID", "SLURM_MEM_PER_NODE", "SBATCH_ARRAY_INX", "SBATCH_WAIT"):
         monkeypatch.setenv(name, "x")
-    left = {name for name in keeper.environment() if name.startswith(("SLURM_", "SBATCH_"))}
-    assert left == {"SLURM_CONF", "SBATCH_PARTITION"}
+    assert {name for name in keeper.environment() if name.startswith(("SLURM_", "SBATCH_"))} == kept
