@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from textual.pilot import Pilot
 
 from ddptui.page.formats import pieces
-from ddptui.report.run_diff import NO_DIFFERENCE
 from ddptui.run.compare import compare_on_disk
 from ddptui.store.runs import Run
 from ddptui.tui.app import Console
@@ -270,13 +269,6 @@ async def test_the_table_of_both_has_the_trials_of_a_as_baselines_and_what_diffe
             assert "1.41 ±0.03" in shown
             await pilot.press("3")
             await shows(pilot, "difference: host: here in A, there in B")
-
-
-async def test_two_equal_runs_say_that_nothing_differs() -> None:
-    async with on(compare_screen(run_of(1), run_of(1))) as (app, _, _):
-        shown = " ".join(seen(app).split())
-        assert NO_DIFFERENCE.split(":")[0] in shown
-        assert "one repeat shows no difference between runs" in shown
 
 
 async def test_a_replay_is_of_the_run_whose_trial_is_chosen(two: tuple[Run, Run]) -> None:

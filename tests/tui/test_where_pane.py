@@ -1,7 +1,6 @@
 """The pane Where: on which lines the ranks work, and where each is when the user asks."""
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -15,7 +14,7 @@ from ddptui.tui.widgets import texts
 from ddptui.tui.widgets.texts import MOST_STACKS, WherePane
 from ddptui.wire.messages import Place, Stood
 from ddptui.wire.records import Message
-from tests.tui.opened import on, opened, seen, shows, tick
+from tests.tui.opened import on, seen, shows, tick
 from tests.tui.recordings import SampledAsItGoes, ToldAsItGoes, at, over
 
 ASK = KEYS["stacks"].usual
@@ -36,7 +35,7 @@ def under_way(kind: type[ToldAsItGoes] = SampledAsItGoes, trial: str = "late", s
 async def shown(
     screen: RunScreen, *keys: str, size: tuple[int, int] = (120, 40), messages: Sequence[Message] = ()
 ) -> str:
-    async with opened(Path("no-such-folder"), screen, size) as (app, pilot):
+    async with on(screen, size) as (app, pilot, _):
         await pilot.press(*keys)
         screen.watched.add(messages)
         await tick(pilot, screen)
