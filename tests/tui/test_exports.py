@@ -24,8 +24,8 @@ def what(tmp_path: Path) -> tuple[Run, Preset, Results]:
     return run, preset, results_of(run, preset)
 
 
-def write(what: tuple[Run, Preset, Results], form: str, path: Path) -> None:
-    exports.write(lambda: formats.pieces(*what, form, "b"), path, replace=False)
+def write(what: tuple[Run, Preset, Results], form: str, path: Path, *, replace: bool = False) -> None:
+    exports.write(lambda: formats.pieces(*what, form, "b"), path, replace=replace)
 
 
 def test_each_format_is_written_as_the_command_line_has_it(what: tuple[Run, Preset, Results], tmp_path: Path) -> None:
@@ -43,6 +43,17 @@ def test_what_cannot_be_made_leaves_no_file(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="a run of primitives has one of its times, if"):
         write((run, preset, results), "svg", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_file_is_replaced_only_if_that_is_wanted(what: tuple[Run, Preset, Results], tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    path.write_text("precious")
+    with pytest.raises(FileExistsError) as refusal:
+        write(what, "csv", path)
+    assert path.read_text() == "precious"
+    assert exports.why(refusal.value) == f"{path}: File exists"
+    write(what, "csv", path, replace=True)
+    assert path.read_text().startswith("trial,")
 
 
 def test_a_path_that_cannot_be_is_told_in_one_line(what: tuple[Run, Preset, Results], tmp_path: Path) -> None:
