@@ -40,18 +40,14 @@ def in_field(screen: Screen[object]) -> str:
     return screen.focused.value if isinstance(screen.focused, Input) else ""
 
 
-def ranks(lab: Screen[object]) -> str | None:
-    return lab.query_one("#world_size", Field).text
-
-
-def is_loaded(screen: Screen[object]) -> bool:
-    return not isinstance(screen, Lab) or bool(screen.query(f"#{LINE}"))  # the form is built after the rest
-
-
 Burst = tuple[Callable[[], LabScreen], str, Callable[[Screen[object]], object]]
 BURSTS: dict[str, Burst] = {
     "filter, from another view": (Lab, "i/who", lambda top: in_field(top) == "who"),
-    "an emptied field": (Lab, f"e\t45{CTRL_U}3{BACKSPACE}7", lambda top: ranks(top) == "7"),
+    "an emptied field": (
+        Lab,
+        f"e\t45{CTRL_U}3{BACKSPACE}7",
+        lambda top: top.query_one("#world_size", Field).text == "7",
+    ),
     "another screen": (Lab, "r/0102", lambda top: isinstance(top, RunsScreen) and in_field(top) == "0102"),
     "dialog": (Lab, f"{CTRL_S}{CTRL_U}mine", lambda top: isinstance(top, NameDialog) and in_field(top) == "mine"),
     "palette": (Lab, f"{CTRL_P}runs", lambda top: isinstance(top, CommandPalette) and in_field(top) == "runs"),
@@ -67,7 +63,8 @@ BURSTS: dict[str, Burst] = {
 async def test_a_burst_arrives_where_it_belongs(tmp_path: Path, burst: Burst) -> None:
     begins_with, typed, has_arrived = burst
     async with opened(tmp_path, begins_with(), (80, 24)) as (app, pilot):
-        await until(pilot, lambda: is_loaded(app.screen))
+        # of the Lab, the form is built after the rest
+        await until(pilot, lambda: not isinstance(app.screen, Lab) or app.screen.query(f"#{LINE}"))
         send(app, typed)
         await until(pilot, lambda: has_arrived(app.screen))
 

@@ -58,14 +58,22 @@ def title(screen: CurvesScreen) -> str:
     return str(screen.query_one(LineChart).border_title)
 
 
-async def test_all_trials_show_with_the_figures_of_the_table(run: Run) -> None:
-    async with on_curves(over(run)) as (app, pilot, _):
-        for size in ((60, 16), (80, 24), (200, 60)):
+async def test_all_trials_show_with_the_figures_of_the_table_and_on_the_whole_screen_with_a_legend(run: Run) -> None:
+    async with on_curves(over(run)) as (app, pilot, screen):
+        for size in ((60, 16), (200, 60), (80, 24)):
             await pilot.resize_terminal(*size)
             for words in ("Loss, mean over ranks", "✓ 1━ a", "✓ 2━ b", "step 0", "40"):
                 assert words in seen(app)
             assert "Trials: loss at the end" in seen(app)
             assert "0.052" in seen(app)
+        assert "1━ a 0.052" not in seen(app)
+        await pilot.press("z")
+        await until(pilot, lambda: "1━ a 0.052  2━ b 0.052" in seen(app) and "Trials: " not in seen(app))
+        await pilot.press("space")
+        assert drawn(screen) == ["b"]
+        await pilot.press("escape")
+        await until(pilot, lambda: "Trials: " in seen(app) and "2━ b 0.052" not in seen(app))
+        assert app.screen is screen
 
 
 async def test_keys_turn_to_the_step_time_to_seconds_to_a_logarithmic_scale_and_put_trials_in_and_out(run: Run) -> None:
@@ -101,18 +109,6 @@ async def test_keys_turn_to_the_step_time_to_seconds_to_a_logarithmic_scale_and_
         assert drawn(screen) == ["b"]
         await pilot.press("enter")
         assert drawn(screen) == ["a", "b"]
-
-
-async def test_a_chart_on_the_whole_screen_has_the_legend_itself(run: Run) -> None:
-    async with on_curves(over(run), (80, 24)) as (app, pilot, screen):
-        assert "1━ a 0.052" not in seen(app)
-        await pilot.press("z")
-        await until(pilot, lambda: "1━ a 0.052  2━ b 0.052" in seen(app) and "Trials: " not in seen(app))
-        await pilot.press("space")
-        assert drawn(screen) == ["b"]
-        await pilot.press("escape")
-        await until(pilot, lambda: "Trials: " in seen(app) and "2━ b 0.052" not in seen(app))
-        assert app.screen is screen
 
 
 async def test_lines_are_told_apart_without_colors_and_in_each_theme(run: Run) -> None:

@@ -4,8 +4,6 @@ from pathlib import Path
 
 import pytest
 from textual.content import Content
-from textual.pilot import Pilot
-from textual.widget import Widget
 from textual.widgets import Button, Input, Select, Static
 
 from ddptui.config.preset import Preset
@@ -101,7 +99,10 @@ async def test_arrows_lead_from_field_to_field_and_never_leave_the_form_where_en
         assert at in form.query("*")
         await pilot.press("up", "up", "down", "down")
         assert app.focused is at
-        stops = {at, *[await reached(app, pilot, "down") for _ in form.query("*")]}
+        stops = {at}
+        for _ in form.query("*"):
+            await pilot.press("down")
+            stops.add(app.focused)
         assert stops <= {*form.query("*")}
         await pilot.press("escape")
         await pilot.press("e", "down", "down")
@@ -115,11 +116,6 @@ async def test_arrows_lead_from_field_to_field_and_never_leave_the_form_where_en
         await until(pilot, lambda: not strategy.expanded and field(lab, "strategy").text)
         assert not [each for each in lab.query_one(TrialForm).query("#fields, .fields, #whose") if each.can_focus]
         assert {type(each.answer) for each in lab.query(Field)} == {Input, Choice}
-
-
-async def reached(app: Console, pilot: Pilot[int], key: str) -> Widget | None:
-    await pilot.press(key)
-    return app.focused
 
 
 async def test_a_change_stays_with_its_preset_and_f5_goes_to_the_field_that_a_refusal_is_about() -> None:
@@ -264,10 +260,6 @@ async def test_a_field_of_a_removed_file_is_refused_not_lost(tmp_path: Path) -> 
         assert reason(lab) == "! no preset 'gone'; `ddptui presets` lists them"
 
 
-def asked(lab: Lab) -> set[str]:
-    return {field.id or "" for field in lab.query(Field) if field.display} - {"trial", LINE}
-
-
 async def test_the_form_goes_with_a_preset_of_primitives_changes_stay_with_it_and_what_is_typed_is_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -276,7 +268,8 @@ async def test_the_form_goes_with_a_preset_of_primitives_changes_stay_with_it_an
     async with in_lab() as (app, pilot, lab):
         for name in ("primitives-see", "primitives-measure", "quickstart", "ddp-by-hand"):
             await choose(pilot, lab, name)
-            assert asked(lab) == common(load(name)), name
+            asked = {each.id for each in lab.query(Field) if each.display} - {"trial", LINE}
+            assert asked == common(load(name)), name
         await choose(pilot, lab, "quickstart")
         await answer(pilot, lab, "model", "mlp")
         await choose(pilot, lab, "primitives-measure")

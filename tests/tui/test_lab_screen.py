@@ -52,13 +52,10 @@ BROKEN = "[[trial]]\nwrong = [1]\n"
 NASTY = 'title = "[/b] \\u001b[31m"\ngroup = "[link"\nabout = "[/] \\u001b]0;x\\u0007"\n[[trial]]\nname = "a"\n'
 
 
-class Started(list[Preset]):
-    """What would have been run."""
-
-
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> Started:
-    presets = Started()
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Preset]:
+    """What would have been run."""
+    presets: list[Preset] = []
     monkeypatch.setattr(Console, "_start", lambda _, new: presets.append(new.preset))
     return presets
 
@@ -123,7 +120,7 @@ async def test_titles_and_texts_in_chinese_are_found_and_shown_within_their_fram
 
 
 async def test_enter_runs_what_the_cursor_is_on_beside_the_screen(
-    started: Started, monkeypatch: pytest.MonkeyPatch
+    started: list[Preset], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A driver that is asleep. Where the screen waited for it, nobody would wake it here."""
     woken = threading.Event()
@@ -165,7 +162,7 @@ async def test_whether_links_can_be_slow_is_tried_beside_the_screen(own: Path, m
     links._tried.cache_clear()
 
 
-async def test_a_refusal_is_said_at_once_and_a_change_is_shown_run_and_copied(started: Started) -> None:
+async def test_a_refusal_is_said_at_once_and_a_change_is_shown_run_and_copied(started: list[Preset]) -> None:
     async with in_lab() as (app, pilot, lab):
         await choose(pilot, lab, "quickstart")
         await answer(pilot, lab, "epochs", "many")
@@ -265,7 +262,7 @@ async def test_where_nothing_can_be_written_that_is_said(own: Path) -> None:
         assert "cannot be written" in toasts(app)[0]
 
 
-async def test_a_preset_that_cannot_be_read_says_why(own: Path, started: Started) -> None:
+async def test_a_preset_that_cannot_be_read_says_why(own: Path, started: list[Preset]) -> None:
     write_preset(own, BROKEN, "broken.toml")
     write_preset(own, NASTY, "nasty.toml")
     async with in_lab() as (app, pilot, lab):
@@ -285,7 +282,7 @@ async def test_a_preset_that_cannot_be_read_says_why(own: Path, started: Started
     assert not started
 
 
-async def test_where_the_reason_is_not_seen_it_is_said_once(own: Path, started: Started) -> None:
+async def test_where_the_reason_is_not_seen_it_is_said_once(own: Path, started: list[Preset]) -> None:
     write_preset(own, BROKEN, "broken.toml")
     async with in_lab(size=(80, 24)) as (app, pilot, lab):
         await choose(pilot, lab, "broken")
@@ -368,7 +365,7 @@ async def test_the_list_has_its_order_and_ends_with_what_cannot_run_here(own: Pa
 
 
 async def test_on_a_busy_machine_a_run_starts_once_it_is_quiet(
-    started: Started, monkeypatch: pytest.MonkeyPatch
+    started: list[Preset], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lab_screen, "LOOK_EVERY_S", 0.6)
     # the busy processes are of this one, and shall be strangers to it

@@ -197,17 +197,7 @@ async def test_the_headline_and_the_arrivals_fill_the_terminal(
         assert seen(pilot.app) == before
 
 
-async def test_it_follows_the_size_of_the_terminal() -> None:
-    async with on_run() as (_, pilot):
-        await pilot.press("P")
-        bars = []
-        for size in ((200, 60), (60, 16), (120, 40)):
-            await pilot.resize_terminal(*size)
-            bars.append(sum("░░░" in line for line in seen(pilot.app).splitlines()))
-        assert bars[0] > bars[2] > bars[1] >= 2
-
-
-async def test_the_keys_of_the_delays_work_as_before_and_a_zoomed_pane_gives_way() -> None:
+async def test_the_keys_of_the_delays_work_as_before_a_zoomed_pane_gives_way_and_it_follows_the_size() -> None:
     async with on_run() as (screen, pilot):
         await pilot.press("P", "B", "down", "+", "b", "3", "z")
         sent = screen.feed.controls.requests(screen.watched.live.launched_ns)  # type: ignore[union-attr]
@@ -219,6 +209,11 @@ async def test_the_keys_of_the_delays_work_as_before_and_a_zoomed_pane_gives_way
         await pilot.press("4", "z", "P")
         assert "◀ culprit" in seen(pilot.app)
         assert screen.maximized is None
+        bars = []
+        for size in ((200, 60), (60, 16), (120, 40)):
+            await pilot.resize_terminal(*size)
+            bars.append(sum("░░░" in line for line in seen(pilot.app).splitlines()))
+        assert bars[0] > bars[2] > bars[1] >= 2
 
 
 def bars_of(ranks: int) -> LargeArrivals:

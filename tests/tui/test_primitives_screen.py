@@ -20,7 +20,6 @@ from ddptui.analysis.results import Results
 from ddptui.report.primitive_tables import RANK_KINDS, view_title
 from ddptui.run.playback import Playback
 from ddptui.store.runs import Run
-from ddptui.text.tables import Filled
 from ddptui.tui.app import screen_of
 from ddptui.tui.screens.base import EndedRun
 from ddptui.tui.screens.dialogs import HelpScreen
@@ -71,12 +70,9 @@ def chosen(screen: PrimitivesScreen) -> str | None:
     return screen.query_one(PrimitiveList).chosen
 
 
-def columns(screen: PrimitivesScreen) -> list[Filled]:
-    return screen.query_one("#sizes", LabTable)._filled[0]
-
-
 def column(screen: PrimitivesScreen, header: str) -> list[str]:
-    return next([*each.cells] for each in columns(screen) if each.header == header)
+    columns = screen.query_one("#sizes", LabTable)._filled[0]
+    return next([*each.cells] for each in columns if each.header == header)
 
 
 # Seen

@@ -6,7 +6,6 @@ import shutil
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -152,10 +151,6 @@ async def test_digits_are_tenths_of_the_run_a_click_goes_there_and_a_start_is_le
         assert (screen.watched.live.trial, screen.watched.live.step > 1) == ("none", True)
 
 
-def has_focus(screen: RunScreen, pane: str) -> bool:
-    return screen.focused is screen.query_one(Panes).pane(pane)
-
-
 async def test_panes_have_no_numbers_and_are_reached_all_the_same() -> None:
     async with on_replay((80, 24)) as (app, pilot, screen, _, _):
         panes = screen.query_one(Panes)
@@ -172,7 +167,7 @@ async def test_panes_have_no_numbers_and_are_reached_all_the_same() -> None:
         assert panes.chosen == "log"
         for name, title in titles.items():
             await pilot.click(PaneBar, offset=(bar.index(title), 0))
-            await until(pilot, partial(has_focus, screen, name))
+            await until(pilot, lambda name=name: screen.focused is panes.pane(name))
 
 
 async def test_in_a_run_under_way_digits_choose_panes_and_nothing_jumps() -> None:

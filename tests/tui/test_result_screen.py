@@ -174,25 +174,6 @@ async def test_as_many_panes_as_there_is_room_for(tmp_path: Path, size: tuple[in
             assert len(showing(screen)) == len(visible)
 
 
-async def test_one_pane_has_the_whole_screen_until_it_gives_it_back(tmp_path: Path) -> None:
-    def whole(screen: ResultScreen, pane: str) -> bool:
-        width, height = screen.size
-        return screen.query_one(f"#{pane}").region == Region(0, 0, width, height - 1)  # the keys stay
-
-    async with on(four_trials(tmp_path)) as (app, pilot, screen):
-        await pilot.press("2", "z")
-        await until(pilot, lambda: whole(screen, "bars"))
-        await pilot.press("3")
-        await until(pilot, lambda: whole(screen, "verdict"))
-        await pilot.press("z")
-        await until(pilot, lambda: not whole(screen, "verdict"))
-        await pilot.press("z")
-        await until(pilot, lambda: whole(screen, "verdict"))
-        await pilot.press("escape")
-        await until(pilot, lambda: not whole(screen, "verdict"))
-        assert app.screen is screen
-
-
 async def test_what_gpus_reached_is_in_the_table_and_what_slowed_them_in_words(tmp_path: Path) -> None:
     run = made_up(tmp_path)
     async with on(ResultScreen(run, run.preset(), on_gpus(over(run).results)), (200, 60)) as (app, _, _):
@@ -246,8 +227,15 @@ def heights(screen: ResultScreen) -> dict[str, int]:
     return {pane: screen.query_one(f"#{pane}").region.height for pane in TITLES}
 
 
-async def test_panes_without_content_take_no_room_and_their_keys_do_nothing(tmp_path: Path) -> None:
+async def test_panes_without_content_take_no_room_and_others_the_whole_screen_until_they_give_it_back(
+    tmp_path: Path,
+) -> None:
     """No collective was recorded, and no line sampled."""
+
+    def whole(screen: ResultScreen, pane: str) -> bool:
+        width, height = screen.size
+        return screen.query_one(f"#{pane}").region == Region(0, 0, width, height - 1)  # the keys stay
+
     async with on(four_trials(tmp_path)) as (app, pilot, screen):
         assert screen.panes.present == ["table", "bars", "verdict", "ranks"]
         for number in ("5", "6"):
@@ -259,6 +247,17 @@ async def test_panes_without_content_take_no_room_and_their_keys_do_nothing(tmp_
         await until(pilot, lambda: heights(screen)["bars"] == heights(screen)["verdict"])
         await pilot.press("shift+tab")
         assert screen.panes.chosen == "ranks"
+        await pilot.press("2", "z")
+        await until(pilot, lambda: whole(screen, "bars"))
+        await pilot.press("3")
+        await until(pilot, lambda: whole(screen, "verdict"))
+        await pilot.press("z")
+        await until(pilot, lambda: not whole(screen, "verdict"))
+        await pilot.press("z")
+        await until(pilot, lambda: whole(screen, "verdict"))
+        await pilot.press("escape")
+        await until(pilot, lambda: not whole(screen, "verdict"))
+        assert app.screen is screen
 
 
 async def test_the_panes_follow_the_trial_under_the_cursor(tmp_path: Path) -> None:

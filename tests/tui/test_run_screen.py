@@ -260,10 +260,20 @@ async def test_what_was_set_up_or_is_replayed_is_saved_as_a_preset() -> None:
         assert {each.name: each.bottleneck for each in load(f"{trial}-mine").trials} == delays
 
 
-async def test_stopping_and_skipping_ask() -> None:
-    async with on(live("none", 30)) as (app, pilot, screen):
+async def test_stopping_and_skipping_ask_and_what_is_confirmed_after_its_launch_has_ended_skips_no_other() -> None:
+    clock = Clock()
+    async with on(live("none", 30, clock)) as (app, pilot, screen):
         controls = screen.feed.controls
         assert controls is not None
+        await pilot.press("s")
+        await until(pilot, lambda: isinstance(app.screen, RunQuestion))
+        clock.passes(moment_s(screen.feed._told, "late", 30) - moment_s(screen.feed._told, "none", 30))
+        screen.tick()
+        assert screen.watched.live.trial == "late"
+        await pilot.press("y")
+        await until(pilot, lambda: app.screen is screen and bool(toasts(app)))
+        assert "Not skipped: the launch has ended already." in toasts(app)
+        assert controls.end() is None
         await pilot.press("S", "escape")
         assert controls.end() is None
         await pilot.press("s", "escape")
@@ -273,24 +283,6 @@ async def test_stopping_and_skipping_ask() -> None:
         await pilot.press("escape", "y")
         assert controls.end() == "interrupted"
         assert isinstance(app.screen, RunScreen)
-
-
-async def test_a_skip_that_is_confirmed_after_its_launch_has_ended_skips_no_other() -> None:
-    clock = Clock()
-    told = playback(clock)
-    next_s = moment_s(told, "late", 30) - moment_s(told, "none", 30)
-    screen = live("none", 30, clock)
-    assert isinstance(screen.feed, ToldAsItGoes)
-    async with on(screen) as (app, pilot, _):
-        await pilot.press("s")
-        await until(pilot, lambda: isinstance(app.screen, RunQuestion))
-        clock.passes(next_s)
-        screen.tick()
-        assert screen.watched.live.trial not in ("none", None)
-        await pilot.press("y")
-        await until(pilot, lambda: app.screen is screen and bool(toasts(app)))
-        assert "Not skipped: the launch has ended already." in toasts(app)
-        assert screen.feed.controls.end() is None
 
 
 async def test_a_training_of_the_users_own_is_ended_only_if_that_is_wanted() -> None:
