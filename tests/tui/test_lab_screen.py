@@ -38,6 +38,7 @@ from tests.tui.opened import (
     reason,
     seen,
     shows,
+    survives,
     toasts,
     until,
 )
@@ -338,14 +339,9 @@ async def test_at_80_by_24_there_is_one_pane_at_a_time_and_six_keys_at_most() ->
 
 @each_theme
 async def test_no_theme_and_no_size_breaks_it(themes: Iterable[str]) -> None:
-    async with in_lab() as (app, pilot, lab):
+    async with in_lab() as (_, pilot, lab):
         await answer(pilot, lab, "bottleneck", "aggregate 10 ms on 1")
-        for theme in themes:
-            app.theme = theme
-            await pilot.pause()
-        for size in ((1, 1), (60, 16), (20, 80), (200, 60), (80, 24), (120, 40)):
-            await pilot.resize_terminal(*size)
-        assert "Who waits for whom?" in seen(app)
+        await survives(pilot, themes, "Who waits for whom?")
 
 
 async def test_the_list_has_its_order_and_ends_with_what_cannot_run_here(own: Path) -> None:

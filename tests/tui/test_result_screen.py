@@ -24,7 +24,7 @@ from ddptui.wire.records import Message
 from tests.support.builders import ended, failure, journal, launched, preset_of, results_for, two_trials, write_run
 from tests.support.gpu_figures import on_gpus
 from tests.tui.gpu_recordings import made_up
-from tests.tui.opened import each_theme, on, seen, shows, toasts, until
+from tests.tui.opened import each_theme, on, seen, shows, survives, toasts, until
 from tests.tui.recordings import over
 
 STEPS_MS = {"slow": 400, "base": 100, "fast": 30, "slowest": 4000}
@@ -183,14 +183,8 @@ async def test_what_gpus_reached_is_in_the_table_and_what_slowed_them_in_words(t
 
 @each_theme
 async def test_it_survives_every_theme_and_size(themes: Iterable[str], tmp_path: Path) -> None:
-    async with on(four_trials(tmp_path)) as (app, pilot, _):
-        for theme in themes:
-            app.theme = theme
-            await pilot.pause()
-            assert "base ◆" in seen(app)
-        for width, height in ((1, 1), (30, 60), (200, 3), (60, 16), (120, 40)):
-            await pilot.resize_terminal(width, height)
-        assert "base ◆" in seen(app)
+    async with on(four_trials(tmp_path)) as (_, pilot, _):
+        await survives(pilot, themes, "base ◆")
 
 
 async def test_a_run_in_which_nothing_ended_is_shown(tmp_path: Path) -> None:
