@@ -206,11 +206,6 @@ def test_without_an_average_they_never_meet(world: World) -> None:
     assert agreed(world, "none") == [False] * STEPS
 
 
-@pytest.mark.parametrize("every", [2, 5])
-def test_averaging_less_often_is_something_else(world: World, every: int) -> None:
-    assert apart(world.learned[0][f"parameters-every-{every}"], world.learned[0]["gradients"]) > 1e-4
-
-
 @pytest.mark.parametrize("name", ["ddp_fp16", "ddp_bf16"])
 def test_rounding_stays_within_its_band_and_is_seen(world: World, name: str) -> None:
     """The band is (n + 1) u (analysis/correctness.py). Less than a hundredth of it: then nothing would be rounded."""
