@@ -30,7 +30,7 @@ test: .venv/installed
 
 # Writes the tests' bytecode, on the core that lint leaves idle: the four would each do so, at the same time.
 collected: .venv/installed
-	@$(BIN)/python -m pytest --collect-only -q >/dev/null || true # the four say what is wrong
+	@$(BIN)/python -m pytest --collect-only -q $(addprefix --ignore=,$(QUIET)) >/dev/null || true # the four say what is wrong
 
 # With those that take long and seldom break: before an issue is called done.
 test-all: test

@@ -17,8 +17,9 @@ from ddptui.text.tables import order
 from tests.recorded.net import RUNS
 from tests.support.builders import preset_of, results_for
 from tests.support.descendants import descendants
+from tests.support.launches import launch_of
 from tests.tui.recordings import RECORDED
-from tests.unit.page.pages import Told, journal_of, late_steps
+from tests.unit.page.pages import Told, late_steps
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH")
@@ -169,7 +170,7 @@ def test_it_fits_a_phone_and_reads_without_a_script(browser: Browser, file: Path
 
 
 def test_a_matrix_of_three_ranks_fits_a_phone(browser: Browser, tmp_path: Path) -> None:
-    told = journal_of(late_steps(3))
+    told = launch_of(late_steps(3))
     preset = preset_of({"title": "Who?", "repeats": 1, "trial": [{"name": "a", "world_size": 3}]})
     path = tmp_path / "run.html"
     path.write_text(page_of(Told(told), preset, results_for(preset, told)), encoding="utf-8")

@@ -126,6 +126,10 @@ def heartbeat(rank: int = 0, **changes: Any) -> Heartbeat:
     return msgspec.structs.replace(words, **changes)
 
 
+def pause(rank: int = 0, *, begin_ms: float = FIRST_STEP_MS, end_ms: float = FIRST_STEP_MS + 10) -> Pause:
+    return Pause(rank=rank, begin_ns=round(begin_ms * MS), end_ns=round(end_ms * MS))
+
+
 def load(busy: float = 1.5, own: float = 1.5, *, at_ms: float = FIRST_STEP_MS) -> Load:
     return Load(at_ns=round(at_ms * MS), busy=busy, own=own)
 
