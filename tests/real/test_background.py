@@ -6,13 +6,13 @@ import pty
 import signal
 import subprocess
 import termios
-import time
 from pathlib import Path
 
 import psutil
 import pytest
 
 from tests.support.runner import ENOUGH_S, QUICK, arguments, environment, write_preset
+from tests.support.waiting import until
 
 # some seconds of training, in which signals arrive
 WALK = QUICK.replace("steps = 8", "steps = 100") + '[[trial.bottleneck]]\nat = "data"\nranks = [0]\nsleep_ms = 20\n'
@@ -44,8 +44,8 @@ def test_a_closed_terminal_interrupts_only_a_console_without_nohup(
 
 def await_training(folder: Path) -> psutil.Process:
     """The console, once its rank has made a step."""
-    deadline = time.monotonic() + ENOUGH_S
-    while not any('"Step"' in path.read_text() for path in folder.glob("runs/*/trial-walk/repeat-1/messages.jsonl")):
-        assert time.monotonic() < deadline, (folder / "err").read_text()
-        time.sleep(0.1)  # the journal is a file: there is nothing to wait on
+    journals = "runs/*/trial-walk/repeat-1/messages.jsonl"
+    until(
+        lambda: any('"Step"' in path.read_text() for path in folder.glob(journals)), why_not=(folder / "err").read_text
+    )
     return psutil.Process(int((folder / "pid").read_text()))

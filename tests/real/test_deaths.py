@@ -14,6 +14,7 @@ import pytest
 
 from tests.support.runner import family, survivors
 from tests.support.running import MODES, WARM, Console, Running, UnderWay, listeners
+from tests.support.waiting import until
 
 NAMED_WITHIN_S = 3.0
 GONE_WITHIN_S = 5.0
@@ -23,10 +24,11 @@ rare = pytest.mark.rare  # modes that are alike: all that are forked but two, an
 def assert_nothing_is_left(console: Console) -> None:
     assert not survivors(console.family, GONE_WITHIN_S)
     assert not console.listeners & listeners()
-    deadline = time.monotonic() + GONE_WITHIN_S  # the keeper ends after the ranks, and takes their folder along
-    while left := console.before.left_by(console.process.pid, console.family):
-        assert time.monotonic() < deadline, left
-        time.sleep(0.05)
+
+    def left() -> list[str]:
+        return console.before.left_by(console.process.pid, console.family)
+
+    until(lambda: not left(), GONE_WITHIN_S, left)  # the keeper ends after the ranks, and takes their folder along
 
 
 # One process of a launch is killed: the console says which one, and goes on with the next trial.
@@ -49,9 +51,9 @@ class Death(NamedTuple):
     error: str
 
 
-def modes_of(victim: str) -> list[object]:
+def cases_of(victim: str) -> list[object]:
     often = ("launch",) if victim == "keeper" else WARM
-    return [pytest.param(mode, marks=[] if mode in often else rare) for mode in KILLED_IN[victim]]
+    return [pytest.param(victim, mode, marks=[] if mode in often else rare) for mode in KILLED_IN[victim]]
 
 
 @pytest.fixture(scope="module")
@@ -87,9 +89,9 @@ def kill(console: Console, trial: str, victim: str) -> Death:
     return Death(launch, killed_at, ended["at_ns"] / 1e9, noticed_at, left, ended["error"])
 
 
-@pytest.mark.parametrize("mode", modes_of("rank"))
-def test_a_killed_rank_is_named(death: Callable[[str, str], Death], mode: str) -> None:
-    seen = death("rank", mode)
+@pytest.mark.parametrize(("victim", "mode"), cases_of("rank"))
+def test_a_killed_rank_is_named(death: Callable[[str, str], Death], victim: str, mode: str) -> None:
+    seen = death(victim, mode)
     assert seen.noticed_at - seen.killed_at < NAMED_WITHIN_S + GONE_WITHIN_S
     assert seen.error.splitlines()[0] == "rank 1 was killed by SIGKILL"
     assert "step" in seen.error  # the end of its log
@@ -97,16 +99,11 @@ def test_a_killed_rank_is_named(death: Callable[[str, str], Death], mode: str) -
     assert not seen.survivors
 
 
-@pytest.mark.parametrize("mode", modes_of("launcher"))
-def test_a_killed_launcher_takes_its_ranks_along(death: Callable[[str, str], Death], mode: str) -> None:
-    seen = death("launcher", mode)
-    assert seen.error.splitlines()[0] == f"{who(seen.launch)} was killed by SIGKILL"
-    assert not seen.survivors
-
-
-@pytest.mark.parametrize("mode", modes_of("keeper"))
-def test_a_killed_keeper_takes_everybody_along(death: Callable[[str, str], Death], mode: str) -> None:
-    seen = death("keeper", mode)
+@pytest.mark.parametrize(("victim", "mode"), [*cases_of("launcher"), *cases_of("keeper")])
+def test_a_killed_launcher_or_keeper_takes_everybody_along(
+    death: Callable[[str, str], Death], victim: str, mode: str
+) -> None:
+    seen = death(victim, mode)
     assert seen.error.splitlines()[0] == f"{who(seen.launch)} was killed by SIGKILL"
     assert not seen.survivors
 
@@ -144,10 +141,7 @@ def test_a_killed_warm_parent_takes_its_launch_along(running: Running, victim: s
 
 
 # A console has no say in SIGKILL and SIGSEGV. At the others it ends the launch itself, always in the same way.
-ENDS = [
-    ("launch", signal.SIGKILL),
-    ("warm-spawn", signal.SIGINT),
-]
+ENDS = [("launch", signal.SIGKILL), ("warm-spawn", signal.SIGINT)]
 RARE_ENDS = [
     *((mode, number) for mode in MODES if mode != "spawn-fork" for number in (signal.SIGKILL, signal.SIGINT)),
     ("launch", signal.SIGSEGV),

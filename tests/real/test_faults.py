@@ -98,6 +98,8 @@ def test_who_it_was_and_how_is_said_first(trials: dict[str, dict[str, Any]], nam
     assert trials[name]["status"] == "failed"
     headline, *rest = trials[name]["error"].splitlines()
     assert headline.startswith(said)
+    if name in STILL:
+        assert rest[0].endswith(f"--set stall_s={3 * STALL_S}")  # what to do if it had only been slow
     if name != "stop-dp":  # one process with two ranks
         assert trials[name]["failure"].get("rank") == rank
     if said.endswith(" s"):
@@ -105,11 +107,6 @@ def test_who_it_was_and_how_is_said_first(trials: dict[str, dict[str, Any]], nam
     log = [line for line in rest if line.startswith("fault, step")]
     if name in ("mismatch", "exit", "kill-single", "stop", "other-shape"):  # others say more after it
         assert log == [f"fault, step {STEP}: {kind}"]
-
-
-@pytest.mark.parametrize("name", STILL)
-def test_a_launch_that_hangs_says_what_to_do_where_it_does_not(trials: dict[str, dict[str, Any]], name: str) -> None:
-    assert trials[name]["error"].splitlines()[1].endswith(f"--set stall_s={3 * STALL_S}")
 
 
 @RECORDS
@@ -121,7 +118,7 @@ def test_each_rank_that_lived_when_it_was_stopped_has_left_its_last_collectives(
     trials: dict[str, dict[str, Any]], folder: Path, name: str, left: str | None
 ) -> None:
     lines = trials[name]["error"].splitlines()
-    records = sorted(folder.glob(f"runs/*/trial-{name}/repeat-1/rank-*.flight.json"))
+    records = records_of(folder, name)
     assert not list(folder.glob("runs/*/*/*/*.part"))
     if left is None:
         assert not records
@@ -130,27 +127,21 @@ def test_each_rank_that_lived_when_it_was_stopped_has_left_its_last_collectives(
     where = f"trial-{name}/repeat-1/*.flight.json in the run's folder"
     assert lines[2] == f"the last collectives of {left}, by torch's flight recorder: {where}"
     assert len(records) == (2 if " and " in left else 3)
-    for record in records:
-        assert json.loads(record.read_bytes())["entries"][-1]["profiling_name"].startswith("gloo:")
+    assert all(record["entries"][-1]["profiling_name"].startswith("gloo:") for record in records)
+
+
+def records_of(folder: Path, name: str) -> list[dict[str, Any]]:
+    """What torch's flight recorder has left of a trial, by rank."""
+    paths = sorted(folder.glob(f"runs/*/trial-{name}/repeat-1/rank-*.flight.json"))
+    return [json.loads(path.read_bytes()) for path in paths]
 
 
 @RECORDS
 @pytest.mark.usefixtures("trials")
-def test_these_show_which_rank_is_behind(folder: Path) -> None:
-    called = [
-        int(json.loads(record.read_bytes())["pg_status"]["0"]["last_enqueued_collective"])
-        for record in sorted(folder.glob("runs/*/trial-hang-ddp/repeat-1/rank-*.flight.json"))
-    ]
+def test_these_show_which_rank_is_behind_and_the_barrier_of_the_rank_that_stopped_early(folder: Path) -> None:
+    called = [int(each["pg_status"]["0"]["last_enqueued_collective"]) for each in records_of(folder, "hang-ddp")]
     assert called[0] < called[1]
-
-
-@RECORDS
-@pytest.mark.usefixtures("trials")
-def test_these_show_the_barrier_of_the_rank_that_stopped_early(folder: Path) -> None:
-    last = [
-        json.loads(record.read_bytes())["entries"][-1]["profiling_name"]
-        for record in sorted(folder.glob("runs/*/trial-early-stop/repeat-1/rank-*.flight.json"))
-    ]
+    last = [each["entries"][-1]["profiling_name"] for each in records_of(folder, "early-stop")]
     assert last == ["gloo:all_reduce", "gloo:all_reduce", "gloo:barrier"]
 
 

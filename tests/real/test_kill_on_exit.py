@@ -5,7 +5,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,6 +13,7 @@ import psutil
 import pytest
 
 from tests.support.runner import ENOUGH_S, arguments, environment, survivors, write_preset
+from tests.support.waiting import until
 
 RANK = """
 import os, signal, sys, time
@@ -56,11 +56,8 @@ def ranks(folder: Path) -> list[psutil.Process]:
 
 
 def await_ranks(folder: Path, count: int) -> list[psutil.Process]:
-    deadline = time.monotonic() + ENOUGH_S
-    while len(found := ranks(folder)) < count:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return found
+    until(lambda: len(ranks(folder)) >= count)
+    return ranks(folder)
 
 
 @contextmanager

@@ -5,14 +5,14 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
 import pytest
 
 from ddptui.store.runs import find_run
-from tests.support.runner import ENOUGH_S, QUICK, ddptui, family, start, survivors, write_preset
+from tests.support.runner import QUICK, ddptui, family, start, survivors, write_preset
+from tests.support.waiting import until
 
 PRESET = f'[defaults]\nlaunch = "single"\n{QUICK}[[trial]]\nname = "short"\n[[trial]]\nname = "long"\nsteps = 400000\n'
 PATIENCE_S = 90
@@ -62,11 +62,7 @@ def test_on_a_disk_that_is_full_nothing_is_begun(tmp_path: Path, small_disk: Pat
 def test_a_run_whose_folder_is_moved_says_so_at_once(tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     console = start(runs, "--preset", str(write_preset(tmp_path, PRESET)), "--json")
-    deadline = time.monotonic() + ENOUGH_S
-    while not list(runs.glob("*/trial-long/repeat-1/messages.jsonl")):
-        assert console.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    until(lambda: list(runs.glob("*/trial-long/repeat-1/messages.jsonl")) or console.poll() is not None)
     left = family(console.pid)
     [run] = runs.iterdir()
     run.rename(elsewhere := tmp_path / "elsewhere")

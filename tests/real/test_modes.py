@@ -26,25 +26,9 @@ batch_size = 50
 name = "single"
 launch = "single"
 """
-PRESET = (
-    SINGLE
-    + """
-[[trial]]
-name = "dp"
-launch = "dp"
-[[trial]]
-name = "process"
-launch = "process"
-start_method = "fork"
-[[trial]]
-name = "spawn"
-launch = "spawn"
-start_method = "fork"
-[[trial]]
-name = "launch"
-launch = "launch"
-"""
-)
+FORK = 'start_method = "fork"'
+MORE = {"dp": "", "process": FORK, "spawn": FORK, "launch": ""}
+PRESET = SINGLE + "".join(f'[[trial]]\nname = "{mode}"\nlaunch = "{mode}"\n{more}\n' for mode, more in MORE.items())
 WARM = ("single", "dp", "process", "spawn", "launch")
 PRESET += "".join(f'[[trial]]\nname = "warm-{mode}"\nlaunch = "{mode}"\nstart = "warm"\n' for mode in WARM)
 MULTIPROCESS = ("process", "spawn", "launch")

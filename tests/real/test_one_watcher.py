@@ -3,7 +3,6 @@
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ import psutil
 from ddptui.engines.local.training import TRAINING_FILE, hold, training_of
 from ddptui.store.runs import Run, all_runs
 from tests.support.runner import ENOUGH_S, arguments, environment
+from tests.support.waiting import until
 
 TRAINING = [sys.executable, "-c", "import time; time.sleep(3600)"]
 REFUSED_WITHIN_S = 60
@@ -29,10 +29,7 @@ def console(runs: Path, *words: str) -> Iterator["subprocess.Popen[str]"]:
 
 def await_watched(runs: Path, number: int) -> Run:
     """The newest of so many runs, once it is being watched."""
-    deadline = time.monotonic() + ENOUGH_S
-    while len(list(runs.glob(f"*/trial-*/repeat-1/{TRAINING_FILE}"))) < number:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)  # a file: there is nothing to wait on
+    until(lambda: len(list(runs.glob(f"*/trial-*/repeat-1/{TRAINING_FILE}"))) >= number)
     return all_runs(runs)[0]
 
 

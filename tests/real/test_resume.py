@@ -14,6 +14,7 @@ import pytest
 from ddptui.store.runs import Run
 from tests.support.runner import ENOUGH_S, QUICK, ddptui, environment, family, start, survivors, write_preset
 from tests.support.running import Running
+from tests.support.waiting import until
 from tests.support.watched import Watched, watched
 
 TRIALS = ("a", "b")
@@ -37,11 +38,8 @@ def is_finished(path: Path) -> bool:
 
 def await_launch(console: "subprocess.Popen[str]", runs: Path, name: str, repeat: int) -> None:
     """Until this launch has been begun."""
-    deadline = time.monotonic() + ENOUGH_S
-    while not list(runs.glob(f"*/trial-{name}/repeat-{repeat}/messages.jsonl")):
-        assert console.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: list(runs.glob(f"*/trial-{name}/repeat-{repeat}/messages.jsonl")) or console.poll() is not None)
+    assert console.poll() is None
 
 
 def kill(console: "subprocess.Popen[str]") -> None:

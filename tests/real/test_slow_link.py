@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 
 from ddptui.engines.local import links
 from tests.support.runner import ENOUGH_S, family, start, survivors, write_preset
+from tests.support.waiting import until
 
 MBIT = 40
 WIDTH = 1024
@@ -51,20 +51,13 @@ def began(tmp_path: Path) -> Iterator[Began]:
             found.update(networks_of_family(console.pid))
             return len(found) == 3
 
-        until(complete, ENOUGH_S)
+        until(complete)
         return console, found
 
     yield begin
     for console in consoles:
         console.kill()
         console.communicate()
-
-
-def until(reached: Callable[[], bool], deadline_s: float) -> None:
-    deadline = time.monotonic() + deadline_s
-    while not reached():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def network_of(process: psutil.Process) -> str:

@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from functools import cache
 from itertools import pairwise
@@ -23,6 +22,7 @@ from click.testing import CliRunner
 from ddptui.cli import main
 from ddptui.wire.messages import Position
 from tests.support.runner import ENOUGH_S, arguments, ddptui, environment
+from tests.support.waiting import until
 from tests.support.watched import watched as on_a_terminal
 from tests.support.watching import TORCHRUN, environment_without_ddptui, journal, only_trial, script, torchrun, watched
 
@@ -328,11 +328,8 @@ STEPS = 60  # of both ranks together: enough for a verdict
 
 
 def await_steps(runs: Path) -> None:
-    deadline = time.monotonic() + ENOUGH_S
     journals = "*/trial-*/repeat-1/messages.jsonl"
-    while not any(path.read_text().count('"Step"') >= STEPS for path in runs.glob(journals)):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)  # the journal is a file: there is nothing to wait on
+    until(lambda: any(path.read_text().count('"Step"') >= STEPS for path in runs.glob(journals)))
 
 
 def launcher_of(console: int) -> psutil.Process:

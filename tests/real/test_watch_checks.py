@@ -56,9 +56,7 @@ RIGHT = (
     *("subset", "iterable", "augmented"),
 )
 OF_FOUR = ("hierarchical", "hsdp")
-APART = (  # whose ranks are meant to differ
-    *("fsdp2", "fsdp1", "hsdp", "local-sgd", "pipeline-alike", "tensor"),
-)
+APART = ("fsdp2", "fsdp1", "hsdp", "local-sgd", "pipeline-alike", "tensor")  # whose ranks are meant to differ
 
 
 def rare_but_often(names: "list[str] | tuple[str, ...]") -> list[object]:

@@ -391,14 +391,10 @@ def test_the_first_cause_is_named_first(tmp_path: Path, ports: Ports, name: str,
     assert re.search(case.error, failure["error"])
     assert re.search(case.remedy, failure["remedy"])
 
-    assert starts_with(report, summary), report
+    assert report.removeprefix("ddptui: ").casefold().startswith(" ".join(summary.casefold().split())), report
     assert [words for words in FALSE_COLOURS if words in report] == []
     if case.hangs:
         assert missing((rf"no step for [{STALL_S}-9] s: ", *case.hangs), " ".join(live), ports) == []
-
-
-def starts_with(report: str, summary: str) -> bool:
-    return report.removeprefix("ddptui: ").casefold().startswith(" ".join(summary.casefold().split()))
 
 
 @RARE

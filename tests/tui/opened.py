@@ -1,7 +1,7 @@
 """The console with one of its screens open, and what is to be seen of it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -122,6 +122,17 @@ async def shows(pilot: Pilot[Any], *words: str) -> None:
         await until(pilot, is_there)
     except TimeoutError:
         pytest.fail(f"{missing} not on the screen:\n{seen(pilot.app)}")
+
+
+async def survives(pilot: Pilot[Any], themes: Iterable[str], words: str) -> None:
+    """Neither these themes nor any size break the screen, which has these words."""
+    for theme in themes:
+        pilot.app.theme = theme
+        await pilot.pause()
+        assert words in seen(pilot.app), theme
+    for size in ((1, 1), (30, 60), (200, 3), (60, 16), (20, 80), (200, 60), (80, 24), (120, 40)):
+        await pilot.resize_terminal(*size)
+    assert words in seen(pilot.app)
 
 
 def seen(app: App[Any]) -> str:

@@ -36,9 +36,13 @@ def main() -> None:
             if live.trial == "killed" and live.step >= KILLED_AT_STEP and live.ranks[1].state == "running":
                 os.kill(live.ranks[1].pid, signal.SIGKILL)
                 live.ranks[1].state = "failed"
-        shutil.rmtree(HERE / "run", ignore_errors=True)
-        shutil.copytree(run.folder, HERE / "run")
-    for path in (HERE / "run").rglob("*"):
+        keep(run, HERE / "run")
+
+
+def keep(run: Run, folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(run.folder, folder)
+    for path in folder.rglob("*"):
         if path.is_file():
             path.write_text(anonymous(path.read_text(encoding="utf-8")), encoding="utf-8")
 

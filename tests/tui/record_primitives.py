@@ -3,7 +3,6 @@
 python -m tests.tui.record_primitives
 """
 
-import shutil
 import tempfile
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from ddptui.host.machine import describe
 from ddptui.run import runner
 from ddptui.store.presets import load
 from ddptui.store.runs import Run
-from tests.tui.record import anonymous
+from tests.tui.record import keep
 
 HERE = Path(__file__).parent / "recorded_primitives"
 
@@ -22,11 +21,7 @@ def main() -> None:
         run = Run.create(Path(folder), preset, describe())
         for _ in runner.run_preset(preset, run):
             pass
-        shutil.rmtree(HERE / "run", ignore_errors=True)
-        shutil.copytree(run.folder, HERE / "run")
-    for path in (HERE / "run").rglob("*"):
-        if path.is_file():
-            path.write_text(anonymous(path.read_text(encoding="utf-8")), encoding="utf-8")
+        keep(run, HERE / "run")
 
 
 if __name__ == "__main__":

@@ -54,6 +54,13 @@ def moment_s(told: Playback, trial: str, step: int) -> float:
     raise LookupError(f"{trial} has no step {step}")
 
 
+def at(trial: str, step: int, clock: Clock | None = None) -> Playback:
+    """When both ranks had finished this step of a trial."""
+    told = playback(clock)
+    told.seek(moment_s(told, trial, step))
+    return told
+
+
 class ToldAsItGoes(Session):
     """The recorded run as if it were under way: what is wanted of it is noted, and nothing comes of it."""
 

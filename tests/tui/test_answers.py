@@ -44,8 +44,11 @@ async def on_lesson(
         yield app, pilot, run
 
 
-async def test_questions_are_answered_one_by_one_and_shown_again(tmp_path: Path) -> None:
+async def test_questions_are_answered_one_by_one_with_room_for_all_at_each_size_and_shown_again(tmp_path: Path) -> None:
     async with on_lesson(tmp_path) as (app, pilot, run):
+        for size in ((60, 16), (80, 24), (200, 60), (120, 40)):
+            await pilot.resize_terminal(*size)
+            assert all(words in seen(app) for words in (FIRST, "30.00", export.IN_OWN_WORDS, "Close (esc)"))
         assert all(words in seen(app) for words in (FIRST, "70.00"))
         await pilot.press("b", "?", "enter", "A", "pagedown")
         assert [words in seen(app) for words in (SECOND, "70.00")] == [True, False]
@@ -57,13 +60,6 @@ async def test_questions_are_answered_one_by_one_and_shown_again(tmp_path: Path)
         assert app.screen.query_one(TextArea).text == "b?\nA"
         await pilot.press("!", "pageup", "ctrl+s")
         assert answered(run) == ["b?\nA!", "q"]
-
-
-async def test_at_each_size_there_is_room_for_evidence_answer_and_buttons(tmp_path: Path) -> None:
-    async with on_lesson(tmp_path) as (app, pilot, _):
-        for size in ((60, 16), (80, 24), (120, 40), (200, 60)):
-            await pilot.resize_terminal(*size)
-            assert all(words in seen(app) for words in (FIRST, "30.00", export.IN_OWN_WORDS, "Close (esc)"))
 
 
 async def test_the_mouse_does_all_of_it(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from ddptui.tui.screens.runs import RunsScreen
 from ddptui.tui.widgets.trial_form import Field
 from tests.tui import primitive_recordings
 from tests.tui.opened import Opened, opened, until
-from tests.tui.recordings import RECORDED, ToldAsItGoes, moment_s, playback
+from tests.tui.recordings import RECORDED, ToldAsItGoes, at
 
 BACKSPACE, CTRL_P, CTRL_S, CTRL_U = "\x7f", "\x10", "\x13", "\x15"
 
@@ -35,29 +35,19 @@ def send(app: App[int], typed: str) -> None:
         app._driver.send_message(event)
 
 
-def under_way() -> RunScreen:
-    told = playback()
-    told.seek(moment_s(told, "late", 60))
-    return RunScreen(ToldAsItGoes(told))
-
-
 def in_field(screen: Screen[object]) -> str:
     """What is in the field with the focus."""
     return screen.focused.value if isinstance(screen.focused, Input) else ""
 
 
-def ranks(lab: Screen[object]) -> str | None:
-    return lab.query_one("#world_size", Field).text
-
-
-def is_loaded(screen: Screen[object]) -> bool:
-    return not isinstance(screen, Lab) or bool(screen.query(f"#{LINE}"))  # the form is built after the rest
-
-
 Burst = tuple[Callable[[], LabScreen], str, Callable[[Screen[object]], object]]
 BURSTS: dict[str, Burst] = {
     "filter, from another view": (Lab, "i/who", lambda top: in_field(top) == "who"),
-    "an emptied field": (Lab, f"e\t45{CTRL_U}3{BACKSPACE}7", lambda top: ranks(top) == "7"),
+    "an emptied field": (
+        Lab,
+        f"e\t45{CTRL_U}3{BACKSPACE}7",
+        lambda top: top.query_one("#world_size", Field).text == "7",
+    ),
     "another screen": (Lab, "r/0102", lambda top: isinstance(top, RunsScreen) and in_field(top) == "0102"),
     "dialog": (Lab, f"{CTRL_S}{CTRL_U}mine", lambda top: isinstance(top, NameDialog) and in_field(top) == "mine"),
     "palette": (Lab, f"{CTRL_P}runs", lambda top: isinstance(top, CommandPalette) and in_field(top) == "runs"),
@@ -73,13 +63,14 @@ BURSTS: dict[str, Burst] = {
 async def test_a_burst_arrives_where_it_belongs(tmp_path: Path, burst: Burst) -> None:
     begins_with, typed, has_arrived = burst
     async with opened(tmp_path, begins_with(), (80, 24)) as (app, pilot):
-        await until(pilot, lambda: is_loaded(app.screen))
+        # of the Lab, the form is built after the rest
+        await until(pilot, lambda: not isinstance(app.screen, Lab) or app.screen.query(f"#{LINE}"))
         send(app, typed)
         await until(pilot, lambda: has_arrived(app.screen))
 
 
 async def test_a_dialog_gets_its_answer_and_the_screen_below_the_rest(tmp_path: Path) -> None:
-    screen = under_way()
+    screen = RunScreen(ToldAsItGoes(at("late", 60)))
     assert isinstance(screen.feed, Session)
     controls = screen.feed.controls
     async with opened(tmp_path, screen) as (app, pilot):

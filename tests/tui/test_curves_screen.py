@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from textual.pilot import Pilot
 
 from ddptui.page.formats import pieces
-from ddptui.report.run_diff import NO_DIFFERENCE
 from ddptui.run.compare import compare_on_disk
 from ddptui.store.runs import Run
 from ddptui.tui.app import Console
@@ -59,20 +58,22 @@ def title(screen: CurvesScreen) -> str:
     return str(screen.query_one(LineChart).border_title)
 
 
-async def test_all_trials_show_with_the_figures_of_the_table(run: Run) -> None:
-    async with on_curves(over(run)) as (app, pilot, _):
-        for size in ((60, 16), (80, 24), (200, 60)):
+async def test_all_trials_show_with_the_figures_of_the_table_and_on_the_whole_screen_with_a_legend(run: Run) -> None:
+    async with on_curves(over(run)) as (app, pilot, screen):
+        for size in ((60, 16), (200, 60), (80, 24)):
             await pilot.resize_terminal(*size)
-            for words in (
-                "Loss, mean over ranks",
-                "✓ 1━ a",
-                "✓ 2━ b",
-                "step 0",
-                "40",
-                "Trials: loss at the end",
-                "0.052",
-            ):
+            for words in ("Loss, mean over ranks", "✓ 1━ a", "✓ 2━ b", "step 0", "40"):
                 assert words in seen(app)
+            assert "Trials: loss at the end" in seen(app)
+            assert "0.052" in seen(app)
+        assert "1━ a 0.052" not in seen(app)
+        await pilot.press("z")
+        await until(pilot, lambda: "1━ a 0.052  2━ b 0.052" in seen(app) and "Trials: " not in seen(app))
+        await pilot.press("space")
+        assert drawn(screen) == ["b"]
+        await pilot.press("escape")
+        await until(pilot, lambda: "Trials: " in seen(app) and "2━ b 0.052" not in seen(app))
+        assert app.screen is screen
 
 
 async def test_keys_turn_to_the_step_time_to_seconds_to_a_logarithmic_scale_and_put_trials_in_and_out(run: Run) -> None:
@@ -108,18 +109,6 @@ async def test_keys_turn_to_the_step_time_to_seconds_to_a_logarithmic_scale_and_
         assert drawn(screen) == ["b"]
         await pilot.press("enter")
         assert drawn(screen) == ["a", "b"]
-
-
-async def test_a_chart_on_the_whole_screen_has_the_legend_itself(run: Run) -> None:
-    async with on_curves(over(run), (80, 24)) as (app, pilot, screen):
-        assert "1━ a 0.052" not in seen(app)
-        await pilot.press("z")
-        await until(pilot, lambda: "1━ a 0.052  2━ b 0.052" in seen(app) and "Trials: " not in seen(app))
-        await pilot.press("space")
-        assert drawn(screen) == ["b"]
-        await pilot.press("escape")
-        await until(pilot, lambda: "Trials: " in seen(app) and "2━ b 0.052" not in seen(app))
-        assert app.screen is screen
 
 
 async def test_lines_are_told_apart_without_colors_and_in_each_theme(run: Run) -> None:
@@ -250,25 +239,26 @@ async def test_two_runs_are_in_one_chart(run: Run, tmp_path: Path) -> None:
         assert drawn(curves) == ["A:a", "B:a", "A:b", "B:b"]
 
 
-SMALL, SMALLEST = (80, 24), (60, 16)
-
-
 @pytest.fixture
 def two(tmp_path: Path) -> tuple[Run, Run]:
     """Two runs on disk, of which the second is slower."""
     runs = []
+    preset = two_trials(repeats=1, question=[{"text": "?"}])
     for name, ms in (("20260101-120000-made", 10), ("20260102-120000-made", 30)):
-        run = write_run(
-            tmp_path, two_trials(repeats=1, question=[{"text": "?"}]), journal("a", step_ms=ms), journal("b")
-        )
+        run = write_run(tmp_path, preset, journal("a", step_ms=ms), journal("b"))
         runs.append(Run(run.folder.rename(tmp_path / name)))
     return runs[0], runs[1]
 
 
-async def test_the_answer_stands_above_the_table_of_both_and_what_differs_in_the_words(tmp_path: Path) -> None:
-    for size in (SMALL, SMALLEST):
-        screen = compare_screen(run_of(100, 102), run_of(140, 144, environment={"host": "there"}))
-        async with opened(tmp_path, screen, size) as (app, pilot):
+async def test_the_table_of_both_has_the_trials_of_a_as_baselines_and_what_differs_is_in_the_words() -> None:
+    screen = compare_screen(run_of(100, 102), run_of(140, 144, environment={"host": "there"}))
+    async with on(screen) as (app, pilot, _):
+        assert "B:a took 1.41 ± 0.03 times as long as A:a" in " ".join(seen(app).split())
+        await pilot.press("f")
+        await shows(pilot, "+0.12 s")
+        for size in ((80, 24), (60, 16)):
+            await pilot.resize_terminal(*size)
+            await pilot.press("1")
             shown = seen(app)
             rows = [shown.index(f"{name} ") for name in ("A:a ◆", "B:a  ", "A:b ◆", "B:b  ")]
             assert rows == sorted(rows)
@@ -277,27 +267,9 @@ async def test_the_answer_stands_above_the_table_of_both_and_what_differs_in_the
             await shows(pilot, "difference: host: here in A, there in B")
 
 
-async def test_trials_of_a_are_marked_as_baselines_and_bars_turn_to_differences() -> None:
-    async with on(compare_screen(run_of(100, 102), run_of(140, 144))) as (app, pilot, _):
-        shown = seen(app)
-        assert ["A:a ◆" in shown, "A:b ◆" in shown, "B:a ◆" in shown] == [True, True, False]
-        assert "B:a took 1.41 ± 0.03 times as long as A:a" in " ".join(shown.split())
-        await pilot.press("f")
-        await shows(pilot, "+0.12 s")
-
-
-async def test_two_equal_runs_say_that_nothing_differs(tmp_path: Path) -> None:
-    async with opened(tmp_path, compare_screen(run_of(1), run_of(1)), (120, 40)) as (app, _):
-        shown = " ".join(seen(app).split())
-        assert NO_DIFFERENCE in shown or NO_DIFFERENCE.split(":")[0] in shown
-        assert "one repeat shows no difference between runs" in shown
-
-
-async def test_a_replay_is_of_the_run_whose_trial_is_chosen(two: tuple[Run, Run], tmp_path: Path) -> None:
-    async with opened(tmp_path, ResultScreen(*compare_on_disk(*two)), (120, 40)) as (app, pilot):
-        screen = app.screen
+async def test_a_replay_is_of_the_run_whose_trial_is_chosen(two: tuple[Run, Run]) -> None:
+    async with on(ResultScreen(*compare_on_disk(*two))) as (app, pilot, screen):
         for trial, name in (("A:b", "20260101-120000-made"), ("B:b", "20260102-120000-made")):
-            assert isinstance(screen, ResultScreen)
             screen._table.choose(trial)
             await pilot.pause()
             await pilot.press("v")

@@ -62,14 +62,12 @@ def test_slow_links_are_put_in_with_what_they_let_through(mixed: str) -> None:
     ("changes", "words"),
     [
         ({"world_size": "two"}, 'world_size: expected an integer, got "two"'),
-        ({"world_size": "2000"}, "world_size: expected an integer of 1024 at most, got 2000"),
         ({"model": "mlp", "strategy": "ringg"}, "did you mean 'ring'?"),
         ({"repeats": "0"}, "repeats: expected 1 to 1000, got 0"),
         ({"repeats": "9" * 5000}, "repeats: expected 1 to 1000"),
         ({"bottleneck": "aggregate 10 ms on one"}, 'bottleneck: "aggregate 10 ms on one" is not understood'),
         ({"bottleneck": "aggregate 9..9 ms on 1"}, 'bottleneck.sleep_ms: "9..9" is not a number'),
         ({"bottleneck": "aggregate 1 ms on 9"}, "bottleneck[0].ranks: no rank 9"),
-        ({"world_size": "2", "bottleneck": "aggregate 1 ms on 9"}, "bottleneck[0].ranks: no rank"),
         ({"bottleneck": f"aggregate 1 ms on {'9' * 5000}"}, "bottleneck[0].ranks: no rank 999999999"),
         ({"bottleneck": '[{at = "aggregate", ranks = [1], sleep_ms = nan}]'}, "expected a number of 0 or more"),
         ({"bottleneck": "link 10 ms on 1"}, "bottleneck[0]"),
@@ -189,15 +187,13 @@ def saved(preset: Preset) -> Preset:
     return msgspec.structs.replace(load(str(user_presets.path_of("kept"))), name=preset.name)
 
 
-def test_what_is_shipped_is_loaded_as_it_was_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+def test_what_is_shipped_is_loaded_as_it_was_saved() -> None:
     for name in preset_paths():
         assert saved(load(name)) == load(name), name
 
 
 @pytest.mark.parametrize("name", ["quickstart", "compression", "slow-link", "primitives-measure", "primitives-see"])
-def test_what_was_chosen_is_what_is_loaded(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+def test_what_was_chosen_is_what_is_loaded(name: str) -> None:
     possible = 0
     for key, text in {**CHANGES, "no bottleneck": "none"}.items():
         made = drafts.validate(Draft(name, {key if key in CHANGES else "bottleneck": text})).preset
@@ -207,8 +203,7 @@ def test_what_was_chosen_is_what_is_loaded(name: str, tmp_path: Path, monkeypatc
     assert possible >= 3, "hardly any change was possible"
 
 
-def test_a_preset_with_all_that_a_file_can_have_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+def test_a_preset_with_all_that_a_file_can_have_comes_back(tmp_path: Path) -> None:
     file = tmp_path / "all.toml"
     file.write_text(
         'title = "All"\ngroup = "Mine"\nabout = """\nTwo\n\nlines\\\\n"""\nbaseline = "ring-2"\nrepeats = 2\n'
@@ -231,15 +226,14 @@ PUBLISHED = (
 )
 
 
-def test_published_figures_stay_with_their_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    user_presets.path_of("kept").parent.mkdir(parents=True)
-    user_presets.path_of("kept").write_text(PUBLISHED, encoding="utf-8")
+def test_published_figures_stay_with_their_trials() -> None:
+    file = user_presets.path_of("kept")
+    write_preset(file.parent, PUBLISHED, file.name)
     before = load("kept")
     assert drafts.without_old_figures(drafts.preset(Draft("kept", {"repeats": "5"})), before).references
     changed = drafts.preset(Draft("kept", {"lr": "0.5"}))
     assert [each.trial for each in drafts.without_old_figures(changed, before).references] == ["a"]
     # a run of that draft, in which nothing more was changed
     assert [each.trial for each in drafts.without_old_figures(prepare(changed), prepare(changed)).references] == ["a"]
-    user_presets.path_of("kept").unlink()
+    file.unlink()
     assert [each.trial for each in drafts.without_old_figures(changed, before).references] == ["a"]

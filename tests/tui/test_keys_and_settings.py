@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from textual.binding import Binding, BindingsMap
-from textual.screen import ModalScreen
+from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 
 from ddptui.config.settings import KEYS, NO_SETTINGS, Settings
@@ -24,8 +24,8 @@ from ddptui.tui.screens.run import RunScreen
 from ddptui.tui.widgets.lists import PresetChooser
 from ddptui.tui.widgets.result_panes import Comparison
 from tests.support.builders import journal, two_trials, write_run
-from tests.tui.opened import Opened, opened, shows, toasts, until
-from tests.tui.recordings import ToldAsItGoes, moment_s, playback
+from tests.tui.opened import Opened, on, opened, shows, toasts, until
+from tests.tui.recordings import ToldAsItGoes, at
 
 
 def bindings() -> Iterator[tuple[str, str, Binding]]:
@@ -68,9 +68,7 @@ def test_every_meaning_has_a_screen() -> None:
 
 @pytest.mark.parametrize("keys", [("k",), ("f6", "%")])
 async def test_the_users_keys_take_the_place_of_ours(keys: tuple[str, ...], tmp_path: Path) -> None:
-    told = playback()
-    told.seek(moment_s(told, "none", 30))
-    screen = RunScreen(ToldAsItGoes(told))
+    screen = RunScreen(ToldAsItGoes(at("none", 30)))
     chosen = {"delay": keys, "up": ("K",), "more": ("ctrl+u",)}
     async with opened(tmp_path, screen) as (app, pilot):
         app.set_keymap(keymap(chosen))
@@ -85,11 +83,14 @@ async def test_the_users_keys_take_the_place_of_ours(keys: tuple[str, ...], tmp_
         await shows(pilot, f" {keys[0]} Delay")
 
 
-async def test_the_console_takes_them_from_the_settings(tmp_path: Path) -> None:
-    app = Console(tmp_path, settings=Settings(keys={"runs": ("%",)}))
-    async with app.run_test() as pilot:
-        await shows(pilot, "Filter")
-        await pilot.press("%")
+async def test_the_console_takes_them_from_the_settings_and_its_texts_name_them(tmp_path: Path) -> None:
+    keys = {"runs": ("%",), "help": ("!",), "quit": ("&",), "copy": ("ctrl+y",)}
+    app = Console(tmp_path, settings=Settings(keys=keys))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await shows(pilot, "ctrl+y: copy", "Filter")
+        await pilot.press("!")
+        await shows(pilot, "f1 !", "^q &")
+        await pilot.press("escape", "%")
         await shows(pilot, "filter by name")
 
 
@@ -111,14 +112,6 @@ async def test_an_arrow_stays_when_the_letter_beside_it_changes(tmp_path: Path) 
         assert chooser.highlighted == third
         await pilot.press("right")
         assert app.screen.has_class("-text")
-
-
-async def test_texts_name_the_users_keys(tmp_path: Path) -> None:
-    app = Console(tmp_path, settings=Settings(keys={"help": ("%",), "quit": ("&",), "copy": ("ctrl+y",)}))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await shows(pilot, "ctrl+y: copy")
-        await pilot.press("%")
-        await shows(pilot, "f1 %", "^q &")
 
 
 async def take_a_picture(runs: Path) -> str:
@@ -146,8 +139,8 @@ async def test_why_no_picture_is_kept_is_said(tmp_path: Path, monkeypatch: pytes
     assert "No such file or directory" in await take_a_picture(tmp_path / "runs")
 
 
-async def test_ctrl_z_says_why_the_console_goes_on(tmp_path: Path) -> None:
-    async with opened(tmp_path) as (app, pilot):
+async def test_ctrl_z_says_why_the_console_goes_on() -> None:
+    async with on(Screen()) as (app, pilot, _):
         await pilot.press("ctrl+z")
         await until(pilot, lambda: toasts(app))
         assert toasts(app) == [
@@ -155,21 +148,21 @@ async def test_ctrl_z_says_why_the_console_goes_on(tmp_path: Path) -> None:
         ]
 
 
-async def test_a_theme_that_is_chosen_on_a_screen_is_written_into_the_file(tmp_path: Path) -> None:
+async def test_a_theme_that_is_chosen_on_a_screen_is_written_into_the_file() -> None:
     file = settings.path()
     file.parent.mkdir(parents=True)
     file.write_text('# mine\n\nrefresh = 2  # slow\n[keys]\nplay = "a"\n')
-    async with opened(tmp_path / "runs") as (app, pilot):
+    async with on(Screen()) as (app, pilot, _):
         app.theme = "nord"
         await until(pilot, lambda: settings.load().theme == "nord")
     assert file.read_text() == '# mine\n\ntheme = "nord"\nrefresh = 2  # slow\n[keys]\nplay = "a"\n'
     assert not file.with_name("console.json").exists()
 
 
-async def test_a_theme_that_cannot_be_kept_is_told_and_stays_for_the_session(tmp_path: Path) -> None:
+async def test_a_theme_that_cannot_be_kept_is_told_and_stays_for_the_session() -> None:
     file = settings.path()
     file.parent.mkdir(parents=True)
-    async with opened(tmp_path / "runs") as (app, pilot):
+    async with on(Screen()) as (app, pilot, _):
         file.write_text("theme = ")  # in an editor, meanwhile
         app.theme = "nord"
         await until(pilot, lambda: toasts(app))
@@ -205,9 +198,7 @@ async def test_columns_of_the_settings_stay_in_sight_beside_those_of_the_preset(
 
 @pytest.mark.parametrize("columns", [(), ("launch",)])
 async def test_columns_of_the_settings_stay_in_sight_while_a_run_goes_on(columns: tuple[str, ...]) -> None:
-    told = playback()
-    told.seek(moment_s(told, "late", 60))
-    app = Opened(Path("no-such-folder"), screen := RunScreen(told))
+    app = Opened(Path("no-such-folder"), screen := RunScreen(at("late", 60)))
     app.settings = Settings(columns=columns)
     async with app.run_test(size=(120, 40)) as pilot:
         await app.mounted

@@ -7,6 +7,7 @@ from pathlib import Path
 from subprocess import CompletedProcess
 
 import pytest
+from textual.screen import Screen
 from textual.widgets import Input, Select
 
 from ddptui.config.preset import Preset
@@ -32,10 +33,12 @@ from tests.tui.opened import (
     each_theme,
     field,
     in_lab,
+    on,
     opened,
     reason,
     seen,
     shows,
+    survives,
     toasts,
     until,
 )
@@ -46,16 +49,14 @@ def first_line(lab: Lab) -> str:
     return command(lab).partition("\n")[0]
 
 
+BROKEN = "[[trial]]\nwrong = [1]\n"
 NASTY = 'title = "[/b] \\u001b[31m"\ngroup = "[link"\nabout = "[/] \\u001b]0;x\\u0007"\n[[trial]]\nname = "a"\n'
 
 
-class Started(list[Preset]):
-    """What would have been run."""
-
-
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> Started:
-    presets = Started()
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Preset]:
+    """What would have been run."""
+    presets: list[Preset] = []
     monkeypatch.setattr(Console, "_start", lambda _, new: presets.append(new.preset))
     return presets
 
@@ -63,7 +64,6 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Started:
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where one's own presets are; nothing but the shipped ones is there besides."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.chdir(tmp_path)
     return tmp_path / "config" / "ddptui" / "presets"
 
@@ -121,7 +121,7 @@ async def test_titles_and_texts_in_chinese_are_found_and_shown_within_their_fram
 
 
 async def test_enter_runs_what_the_cursor_is_on_beside_the_screen(
-    started: Started, monkeypatch: pytest.MonkeyPatch
+    started: list[Preset], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A driver that is asleep. Where the screen waited for it, nobody would wake it here."""
     woken = threading.Event()
@@ -150,8 +150,7 @@ async def test_whether_links_can_be_slow_is_tried_beside_the_screen(own: Path, m
         assert made.wait(10), "the screen waits"
         return CompletedProcess([], 1, stderr="no rights for a slow link")
 
-    own.mkdir(parents=True)
-    (own / "slow.toml").write_text(SLOW, encoding="utf-8")
+    write_preset(own, SLOW, "slow.toml")
     links._tried.cache_clear()
     monkeypatch.setattr(links, "_tool", lambda name: name)
     monkeypatch.setattr("ddptui.engines.local.links.subprocess.run", make)
@@ -164,7 +163,7 @@ async def test_whether_links_can_be_slow_is_tried_beside_the_screen(own: Path, m
     links._tried.cache_clear()
 
 
-async def test_a_refusal_is_said_at_once_and_a_change_is_shown_run_and_copied(started: Started) -> None:
+async def test_a_refusal_is_said_at_once_and_a_change_is_shown_run_and_copied(started: list[Preset]) -> None:
     async with in_lab() as (app, pilot, lab):
         await choose(pilot, lab, "quickstart")
         await answer(pilot, lab, "epochs", "many")
@@ -264,10 +263,9 @@ async def test_where_nothing_can_be_written_that_is_said(own: Path) -> None:
         assert "cannot be written" in toasts(app)[0]
 
 
-async def test_a_preset_that_cannot_be_read_says_why(own: Path, started: Started) -> None:
-    own.mkdir(parents=True)
-    (own / "broken.toml").write_text("[[trial]]\nwrong = [1]\n")
-    (own / "nasty.toml").write_text(NASTY)
+async def test_a_preset_that_cannot_be_read_says_why(own: Path, started: list[Preset]) -> None:
+    write_preset(own, BROKEN, "broken.toml")
+    write_preset(own, NASTY, "nasty.toml")
     async with in_lab() as (app, pilot, lab):
         await pilot.press("G")
         await shows(pilot, "unknown key")
@@ -285,9 +283,8 @@ async def test_a_preset_that_cannot_be_read_says_why(own: Path, started: Started
     assert not started
 
 
-async def test_where_the_reason_is_not_seen_it_is_said_once(own: Path, started: Started) -> None:
-    own.mkdir(parents=True)
-    (own / "broken.toml").write_text("[[trial]]\nwrong = [1]\n")
+async def test_where_the_reason_is_not_seen_it_is_said_once(own: Path, started: list[Preset]) -> None:
+    write_preset(own, BROKEN, "broken.toml")
     async with in_lab(size=(80, 24)) as (app, pilot, lab):
         await choose(pilot, lab, "broken")
         await pilot.press("enter", "enter", "enter")
@@ -342,19 +339,13 @@ async def test_at_80_by_24_there_is_one_pane_at_a_time_and_six_keys_at_most() ->
 
 @each_theme
 async def test_no_theme_and_no_size_breaks_it(themes: Iterable[str]) -> None:
-    async with in_lab() as (app, pilot, lab):
+    async with in_lab() as (_, pilot, lab):
         await answer(pilot, lab, "bottleneck", "aggregate 10 ms on 1")
-        for theme in themes:
-            app.theme = theme
-            await pilot.pause()
-        for size in ((1, 1), (60, 16), (20, 80), (200, 60), (80, 24), (120, 40)):
-            await pilot.resize_terminal(*size)
-        assert "Who waits for whom?" in seen(app)
+        await survives(pilot, themes, "Who waits for whom?")
 
 
 async def test_the_list_has_its_order_and_ends_with_what_cannot_run_here(own: Path) -> None:
-    own.mkdir(parents=True)
-    (own / "a-first.toml").write_text('title = "?"\ngroup = "Start here"\n[[trial]]\nname = "a"\n')
+    write_preset(own, 'title = "?"\ngroup = "Start here"\n[[trial]]\nname = "a"\n', "a-first.toml")
     async with in_lab() as (app, pilot, lab):
         options = lab.query_one(PresetChooser).options
         listed = [option.id or str(option.prompt) for option in options]
@@ -370,12 +361,11 @@ async def test_the_list_has_its_order_and_ends_with_what_cannot_run_here(own: Pa
 
 
 async def test_on_a_busy_machine_a_run_starts_once_it_is_quiet(
-    started: Started, monkeypatch: pytest.MonkeyPatch
+    started: list[Preset], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lab_screen, "LOOK_EVERY_S", 0.6)
-    monkeypatch.setattr(
-        lab_screen, "descendants", list
-    )  # the busy processes are of this one, and shall be strangers to it
+    # the busy processes are of this one, and shall be strangers to it
+    monkeypatch.setattr(lab_screen, "descendants", list)
     # beside other tests, this machine would never be quiet
     busy = "other programs kept 1.0 cores busy"
     monkeypatch.setattr(prepare, "busy_now", lambda _: busy)
@@ -392,7 +382,7 @@ async def test_on_a_busy_machine_a_run_starts_once_it_is_quiet(
 
 
 async def test_the_load_is_not_read_on_for_an_answered_question() -> None:
-    async with in_lab() as (app, pilot, _):
+    async with on(Screen()) as (app, pilot, _):
         for number, answer in enumerate(("y", None)):
             dialog = dialogs.BusyMachine(f"program {number} kept 1.0 cores busy")
             app.push_screen(dialog)

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -19,7 +18,7 @@ from ddptui.wire.messages import Slept
 from tests.support.traces import MS, all_reduce, delayed, trace, works_of
 from tests.tui.drawn import SIZES, text_of
 from tests.tui.opened import on, seen
-from tests.tui.recordings import ToldAsItGoes, moment_s, playback
+from tests.tui.recordings import ToldAsItGoes, at
 
 PROMPT = RankArrivals(0, 5.0, 10.0, 4.0, 1.0, 0, [0.0] * 4)
 LATE = RankArrivals(1, 15.0, 0.0, 4.0, 1.0, 4, [10.0, 5.0, 10.0, 1.0])
@@ -136,9 +135,7 @@ def test_a_step_of_two_ranks() -> None:
         "░ wait  ▓ transfer  ╳ injected delay  d┈ data",
         "f─ forward  b═ backward  a┅ aggregate  + 1",
     ]
-
-
-def test_times_that_a_device_may_be_behind_are_marked() -> None:
+    # where a device may be behind its times, they are marked
     marked = [step._replace(host_time=True) for step in steps()]
     assert text_of(timeline(marked), 50, 7)[4] == "  0 ms*─────5─────────10────────15────────20──────"
 
@@ -172,10 +169,9 @@ def test_a_timeline_fits_where_there_is_room_for_anything(ranks: int) -> None:
 
 @asynccontextmanager
 async def on_run(
-    tmp_path: Path, size: tuple[int, int] = (120, 40), *, is_replay: bool = False
+    size: tuple[int, int] = (120, 40), *, is_replay: bool = False
 ) -> AsyncIterator[tuple[RunScreen, Pilot[Any]]]:
-    told = playback()
-    told.seek(moment_s(told, "late", 60))
+    told = at("late", 60)
     async with on(RunScreen(told if is_replay else ToldAsItGoes(told)), size) as (_, pilot, screen):
         yield screen, pilot
 
@@ -184,9 +180,9 @@ async def on_run(
     ("size", "pixel", "bars", "is_replay"), [((80, 24), 1, 3, True), ((120, 40), 1, 7, False), ((200, 60), 2, 12, True)]
 )
 async def test_the_headline_and_the_arrivals_fill_the_terminal(
-    size: tuple[int, int], pixel: int, bars: int, is_replay: bool, tmp_path: Path
+    size: tuple[int, int], pixel: int, bars: int, is_replay: bool
 ) -> None:
-    async with on_run(tmp_path, size, is_replay=is_replay) as (_, pilot):
+    async with on_run(size, is_replay=is_replay) as (_, pilot):
         before = seen(pilot.app)
         await pilot.press("P")
         text = seen(pilot.app)
@@ -201,18 +197,8 @@ async def test_the_headline_and_the_arrivals_fill_the_terminal(
         assert seen(pilot.app) == before
 
 
-async def test_it_follows_the_size_of_the_terminal(tmp_path: Path) -> None:
-    async with on_run(tmp_path) as (_, pilot):
-        await pilot.press("P")
-        bars = []
-        for size in ((200, 60), (60, 16), (120, 40)):
-            await pilot.resize_terminal(*size)
-            bars.append(sum("░░░" in line for line in seen(pilot.app).splitlines()))
-        assert bars[0] > bars[2] > bars[1] >= 2
-
-
-async def test_the_keys_of_the_delays_work_as_before_and_a_zoomed_pane_gives_way(tmp_path: Path) -> None:
-    async with on_run(tmp_path) as (screen, pilot):
+async def test_the_keys_of_the_delays_work_as_before_a_zoomed_pane_gives_way_and_it_follows_the_size() -> None:
+    async with on_run() as (screen, pilot):
         await pilot.press("P", "B", "down", "+", "b", "3", "z")
         sent = screen.feed.controls.requests(screen.watched.live.launched_ns)  # type: ignore[union-attr]
         assert [[(each.ranks, each.sleep_ms) for each in delays or ()] for delays in sent] == [[], [((1,), 50)]]
@@ -223,6 +209,11 @@ async def test_the_keys_of_the_delays_work_as_before_and_a_zoomed_pane_gives_way
         await pilot.press("4", "z", "P")
         assert "◀ culprit" in seen(pilot.app)
         assert screen.maximized is None
+        bars = []
+        for size in ((200, 60), (60, 16), (120, 40)):
+            await pilot.resize_terminal(*size)
+            bars.append(sum("░░░" in line for line in seen(pilot.app).splitlines()))
+        assert bars[0] > bars[2] > bars[1] >= 2
 
 
 def bars_of(ranks: int) -> LargeArrivals:

@@ -5,7 +5,6 @@ from math import inf, nan
 from typing import Any
 
 import pytest
-from textual.app import App
 from textual.pilot import Pilot
 from textual.theme import BUILTIN_THEMES
 
@@ -150,12 +149,6 @@ async def test_what_is_not_seen_is_not_drawn_until_it_is() -> None:
         assert await times_drawn(pilot, canvas) == 1
 
 
-def colours_of(app: App[None], canvas: Canvas) -> tuple[object, object]:
-    style = next(iter(canvas.render_line(0))).style
-    assert style is not None
-    return style.color, style.bgcolor
-
-
 async def test_a_theme_brings_its_colours_at_once() -> None:
     app = Alone(Picture())
     async with app.run_test(size=(10, 3)) as pilot:
@@ -163,9 +156,10 @@ async def test_a_theme_brings_its_colours_at_once() -> None:
         for theme in BUILTIN_THEMES:
             app.theme = theme
             await pilot.pause()
-            colours = colours_of(app, app.canvas)
-            assert colours[0] != colours[1], theme
-            seen.append(colours)
+            style = next(iter(app.canvas.render_line(0))).style
+            assert style is not None
+            assert style.color != style.bgcolor, theme
+            seen.append((style.color, style.bgcolor))
         assert len(set(seen)) > len(BUILTIN_THEMES) // 2
 
 

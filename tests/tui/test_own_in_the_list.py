@@ -13,9 +13,8 @@ from ddptui.tui.screens.lab import Lab
 from ddptui.tui.screens.run import RunScreen
 from ddptui.tui.widgets.lists import PresetChooser
 from ddptui.tui.widgets.texts import AboutPreset
-from ddptui.tui.widgets.trial_form import Field
-from tests.tui.opened import choose, in_lab, seen, shows, toasts, until
-from tests.tui.recordings import ToldAsItGoes, moment_s, playback
+from tests.tui.opened import answer, choose, field, in_lab, seen, shows, toasts, until
+from tests.tui.recordings import ToldAsItGoes, at
 
 TEXT = 'title = "Mine"  # my words\ngroup = "Start here"\n[[trial]]\nname = "a"\n'
 
@@ -50,13 +49,21 @@ async def in_dialog(app: Console, pilot: Pilot[int], lab: Lab, kind: type, *keys
         await pilot.pause()
 
 
+async def name_it(app: Console, pilot: Pilot[int], lab: Lab, key: str, name: str) -> None:
+    """Press a key that asks for a name, and type this one."""
+    await pilot.press(key)
+    await until(pilot, lambda: isinstance(app.screen, NameDialog))
+    app.screen.query_one(Input).value = name
+    await in_dialog(app, pilot, lab, NameDialog, "enter")
+
+
 @pytest.mark.parametrize("size", [(60, 16), (120, 40)])
 async def test_ones_own_are_marked_and_so_are_those_with_changes(own: Path, size: tuple[int, int]) -> None:
     (own / "broken.toml").write_text("[", encoding="utf-8")
     async with in_lab(size) as (app, pilot, lab):
         await choose(pilot, lab, "one")
         assert "  one " in seen(app)
-        lab.query_one("#repeats", Field).answer.value = "5"
+        await answer(pilot, lab, "repeats", "5")
         await until(pilot, lambda: is_changed(app, "one"))
         await choose(pilot, lab, "broken")
         assert "! broken " in seen(app)
@@ -93,22 +100,16 @@ async def test_one_is_renamed_with_its_unsaved_changes_and_a_name_that_another_h
     async with in_lab() as (app, pilot, lab):
         await choose(pilot, lab, "one")
         for key, is_left in (("n", True), ("y", False)):
-            await pilot.press("f2")
-            await until(pilot, lambda: isinstance(app.screen, NameDialog))
-            app.screen.query_one(Input).value = "two"
-            await in_dialog(app, pilot, lab, NameDialog, "enter")
+            await name_it(app, pilot, lab, "f2", "two")
             await in_dialog(app, pilot, lab, Question, key)
             assert (own / "one.toml").exists() == is_left
         await pilot.press("u")
         await until(pilot, lambda: lab.query_one(PresetChooser).chosen == "two-2")
         assert "Other" in (own / "two-2.toml").read_text(encoding="utf-8")
         await choose(pilot, lab, "two")
-        await pilot.press("f2")
-        await until(pilot, lambda: isinstance(app.screen, NameDialog))
-        app.screen.query_one(Input).value = "one"
-        await in_dialog(app, pilot, lab, NameDialog, "enter")
+        await name_it(app, pilot, lab, "f2", "one")
         await choose(pilot, lab, "one")
-        lab.query_one("#repeats", Field).answer.value = "5"
+        await answer(pilot, lab, "repeats", "5")
         await pilot.press("f2")
         await until(pilot, lambda: isinstance(app.screen, NameDialog))
         typed = app.screen.query_one(Input)
@@ -130,13 +131,10 @@ async def test_one_is_renamed_with_its_unsaved_changes_and_a_name_that_another_h
 async def test_changes_of_a_replaced_one_go_with_it(own: Path) -> None:
     async with in_lab() as (app, pilot, lab):
         await choose(pilot, lab, "two")
-        lab.query_one("#repeats", Field).answer.value = "7"
+        await answer(pilot, lab, "repeats", "7")
         await until(pilot, lambda: is_changed(app, "two"))
         await choose(pilot, lab, "one")
-        await pilot.press("ctrl+s")
-        await until(pilot, lambda: isinstance(app.screen, NameDialog))
-        app.screen.query_one(Input).value = "two"
-        await in_dialog(app, pilot, lab, NameDialog, "enter")
+        await name_it(app, pilot, lab, "ctrl+s", "two")
         await until(pilot, lambda: isinstance(app.screen, Question))
         question = str(app.screen.query_one(Static).content)
         assert question.startswith("There is a preset two. Replace it?")  # as the button says
@@ -144,22 +142,19 @@ async def test_changes_of_a_replaced_one_go_with_it(own: Path) -> None:
         assert str(app.screen.query_one("#y", Button).label) == "Replace (y)"
         await in_dialog(app, pilot, lab, Question, "n")
         assert (own / "two.toml").read_text(encoding="utf-8") == TEXT
-        await pilot.press("ctrl+s")
-        await until(pilot, lambda: isinstance(app.screen, NameDialog))
-        app.screen.query_one(Input).value = "two"
-        await in_dialog(app, pilot, lab, NameDialog, "enter")
+        await name_it(app, pilot, lab, "ctrl+s", "two")
         await in_dialog(app, pilot, lab, Question, "y")
         assert lab.query_one(PresetChooser).chosen == "two"
-        assert lab.query_one("#repeats", Field).answer.value == ""
+        assert field(lab, "repeats").text is None
         assert not is_changed(app, "two")
 
 
 async def test_published_figures_of_trials_that_were_changed_are_not_saved(own: Path) -> None:
     (own / "one.toml").write_text(f'{TEXT}[[reference]]\ntrial = "a"\ntrain_time_s = 1\n', encoding="utf-8")
     async with in_lab() as (app, pilot, lab):
-        for field, value, kept in (("repeats", "5", 1), ("steps", "40", 0)):
+        for key, value, kept in (("repeats", "5", 1), ("steps", "40", 0)):
             await choose(pilot, lab, "one")
-            lab.query_one(f"#{field}", Field).answer.value = value
+            await answer(pilot, lab, key, value)
             await pilot.press("ctrl+s")
             await in_dialog(app, pilot, lab, NameDialog, "enter")
             await in_dialog(app, pilot, lab, Question, "y")
@@ -170,9 +165,7 @@ async def test_published_figures_of_trials_that_were_changed_are_not_saved(own: 
 
 async def save_on_the_run_screen(app: Console, pilot: Pilot[int], lab: Lab, name: str, *answers: str) -> None:
     """Open a run, save its preset as one's own, and go back to the Lab."""
-    told = playback()
-    told.seek(moment_s(told, "none", 30))
-    screen = RunScreen(ToldAsItGoes(told))
+    screen = RunScreen(ToldAsItGoes(at("none", 30)))
     await app.push_screen(screen)
     screen.tick()
     await pilot.press("ctrl+s")
@@ -190,11 +183,11 @@ async def save_on_the_run_screen(app: Console, pilot: Pilot[int], lab: Lab, name
 async def test_those_saved_and_replaced_on_the_run_screen_are_listed_as_they_are_now(own: Path) -> None:
     async with in_lab() as (app, pilot, lab):
         await choose(pilot, lab, "two")
-        lab.query_one("#repeats", Field).answer.value = "7"
+        await answer(pilot, lab, "repeats", "7")
         await until(pilot, lambda: is_changed(app, "two"))
         await save_on_the_run_screen(app, pilot, lab, "two", "y")
         await until(pilot, lambda: not is_changed(app, "two"))
-        await until(pilot, lambda: lab.query_one("#repeats", Field).answer.value == "")
+        await until(pilot, lambda: field(lab, "repeats").text is None)
         assert lab.query_one(PresetChooser).chosen == "two"
         assert str(lab.query_one(AboutPreset).border_title) == load("two").title
         presets = lab.query_one(PresetChooser)

@@ -20,7 +20,7 @@ from ddptui.tui.widgets.tables import RankDetail
 from ddptui.wire.messages import Gpu, Position
 from tests.support.gpu_figures import on_gpus
 from tests.tui.gpu_recordings import made_up
-from tests.tui.opened import on, opened, seen, tick, until
+from tests.tui.opened import on, seen, tick, until
 from tests.tui.recordings import Clock, moment_s, over
 
 GB = 2**30
@@ -58,10 +58,7 @@ def cells(rank: RankState, state: str = "running") -> dict[str, str]:
         ({"step": 42, "steps": 60}, "███████░░░  70%"),
         ({"step": 42}, "step 42"),
         ({"step": 42, "progress": RankProgress(position=Position(epoch=3, batch=16, batches=32))}, "ep. 3 ██░░  50%"),
-        (
-            {"step": 42, "progress": RankProgress(position=Position(epoch=1234, batch=9, batches=3))},
-            "ep. 1234 █ 100%",
-        ),
+        ({"step": 42, "progress": RankProgress(position=Position(epoch=1234, batch=9, batches=3))}, "ep. 1234 █ 100%"),
     ],
 )
 def test_the_progress_is_of_all_steps_or_else_of_the_epoch(fields: dict[str, Any], shown: str) -> None:
@@ -165,17 +162,13 @@ def test_of_a_silent_rank_nothing_is_known_of_its_gpu_either() -> None:
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 async def test_the_figures_stand_under_their_headers(size: tuple[int, int], tmp_path: Path) -> None:
-    async def shown() -> list[str]:
-        run = made_up(tmp_path)
-        told = Playback(run, run.preset(), Clock())
-        told.seek(moment_s(told, "late", 70))
-        screen = RunScreen(told)
-        async with opened(tmp_path, screen, size) as (app, pilot):
-            await tick(pilot, screen)
-            assert "watched training" in dict(screen.query_one(RankTable).explained)["TFLOP/s"]
-            return seen(app).splitlines()
-
-    lines = await shown()
+    run = made_up(tmp_path)
+    told = Playback(run, run.preset(), Clock())
+    told.seek(moment_s(told, "late", 70))
+    async with on(RunScreen(told), size) as (app, pilot, screen):
+        await tick(pilot, screen)
+        assert "watched training" in dict(screen.query_one(RankTable).explained)["TFLOP/s"]
+        lines = seen(app).splitlines()
     [header] = [line for line in lines if "gpu %" in line]
     row, other = lines[lines.index(header) + 1 :][:2]
     figures = dict(zip(FIRST, ("97", "4.5/16 GB", "242", "▼1410", "1 985", "278"), strict=True))
@@ -205,11 +198,8 @@ def possible(table: RankDetail) -> set[str]:
 @pytest.mark.parametrize("width", [80, 120])
 async def test_each_press_brings_whole_columns_until_all_were_seen(tmp_path: Path, width: int) -> None:
     run = made_up(tmp_path)
-    async with on(ResultScreen(run, run.preset(), on_gpus(over(run).results)), (width, 40)) as (
-        _,
-        pilot,
-        screen,
-    ):
+    result = ResultScreen(run, run.preset(), on_gpus(over(run).results))
+    async with on(result, (width, 40)) as (_, pilot, screen):
         table = screen.query_one(RankDetail)
         await pilot.press("4")
         await until(pilot, lambda: screen.focused is table and "← → more" in str(table.border_subtitle))

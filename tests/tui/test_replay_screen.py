@@ -6,7 +6,6 @@ import shutil
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,7 @@ from tests.tui.recordings import RECORDED, Clock, ToldAsItGoes, over, playback
 
 @asynccontextmanager
 async def on_replay(
-    tmp_path: Path, size: tuple[int, int] = (120, 40)
+    size: tuple[int, int] = (120, 40),
 ) -> AsyncIterator[tuple[Console, Pilot[int], RunScreen, Playback, Clock]]:
     """A replay at the first step of late."""
     clock = Clock()
@@ -44,8 +43,8 @@ async def on_replay(
         yield app, pilot, screen, told, clock
 
 
-async def test_the_bar_takes_one_line_and_shows_where_trials_begin(tmp_path: Path) -> None:
-    async with on_replay(tmp_path) as (app, pilot, screen, told, _):
+async def test_the_bar_takes_one_line_and_shows_where_trials_begin() -> None:
+    async with on_replay() as (app, pilot, screen, told, _):
         live = screen.watched.live
         assert (live.trial, live.step, live.finished, live.status) == ("late", 1, 1, "running")  # its first step
         bar = seen(app).splitlines()[1]
@@ -67,8 +66,8 @@ async def test_the_bar_takes_one_line_and_shows_where_trials_begin(tmp_path: Pat
         assert ", paused" in seen(app).splitlines()[1]
 
 
-async def test_steps_of_all_ranks_add_up_and_trials_follow_each_other_on_and_back(tmp_path: Path) -> None:
-    async with on_replay(tmp_path) as (app, pilot, screen, told, clock):
+async def test_steps_of_all_ranks_add_up_and_trials_follow_each_other_on_and_back() -> None:
+    async with on_replay() as (app, pilot, screen, told, clock):
         await pilot.press(*10 * ["full_stop"])
         assert [rank.step for rank in screen.watched.live.ranks.values()] == [11, 11]
         assert ", paused" in seen(app)
@@ -121,10 +120,10 @@ async def test_from_change_to_change_of_delays_and_it_says_where_there_is_none(t
         assert "the next or the previous change of delays" in seen(app)
 
 
-async def test_of_a_long_run_it_says_how_many_steps_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_of_a_long_run_it_says_how_many_steps_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recording, "MOST_EVENTS", 400)
     monkeypatch.setattr(recording, "AROUND", 2)
-    async with on_replay(tmp_path) as (app, pilot, screen, told, _):
+    async with on_replay() as (app, pilot, screen, told, _):
         told.seek(0.1)
         await tick(pilot, screen)
         assert f"1 step in {told.recording.every} shown" in seen(app).splitlines()[0]
@@ -132,8 +131,8 @@ async def test_of_a_long_run_it_says_how_many_steps_are_shown(tmp_path: Path, mo
         assert screen.watched.live.step % told.recording.every == 1
 
 
-async def test_digits_are_tenths_of_the_run_a_click_goes_there_and_a_start_is_left_out(tmp_path: Path) -> None:
-    async with on_replay(tmp_path) as (app, pilot, screen, told, clock):
+async def test_digits_are_tenths_of_the_run_a_click_goes_there_and_a_start_is_left_out() -> None:
+    async with on_replay() as (app, pilot, screen, told, clock):
         for tenths in (9, 0, 5):
             await pilot.press(str(tenths))
             await tick(pilot, screen)
@@ -152,12 +151,8 @@ async def test_digits_are_tenths_of_the_run_a_click_goes_there_and_a_start_is_le
         assert (screen.watched.live.trial, screen.watched.live.step > 1) == ("none", True)
 
 
-def has_focus(screen: RunScreen, pane: str) -> bool:
-    return screen.focused is screen.query_one(Panes).pane(pane)
-
-
-async def test_panes_have_no_numbers_and_are_reached_all_the_same(tmp_path: Path) -> None:
-    async with on_replay(tmp_path, (80, 24)) as (app, pilot, screen, _, _):
+async def test_panes_have_no_numbers_and_are_reached_all_the_same() -> None:
+    async with on_replay((80, 24)) as (app, pilot, screen, _, _):
         panes = screen.query_one(Panes)
         bar = seen(app).splitlines()[screen.query_one(PaneBar).region.y]
         titles = {name: title for name, title in TITLES.items() if name != "where"}  # no line was sampled
@@ -172,7 +167,7 @@ async def test_panes_have_no_numbers_and_are_reached_all_the_same(tmp_path: Path
         assert panes.chosen == "log"
         for name, title in titles.items():
             await pilot.click(PaneBar, offset=(bar.index(title), 0))
-            await until(pilot, partial(has_focus, screen, name))
+            await until(pilot, lambda name=name: screen.focused is panes.pane(name))
 
 
 async def test_in_a_run_under_way_digits_choose_panes_and_nothing_jumps() -> None:

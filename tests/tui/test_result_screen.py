@@ -14,8 +14,6 @@ from ddptui.config.preset import Preset
 from ddptui.report import table as report
 from ddptui.report.notes import shown_first
 from ddptui.store.overview import results_of
-from ddptui.store.runs import Run
-from ddptui.tui.app import Console
 from ddptui.tui.screens.dialogs import ColumnsDialog, HelpScreen, Question
 from ddptui.tui.screens.export import FORMATS
 from ddptui.tui.screens.result import ResultScreen
@@ -26,7 +24,7 @@ from ddptui.wire.records import Message
 from tests.support.builders import ended, failure, journal, launched, preset_of, results_for, two_trials, write_run
 from tests.support.gpu_figures import on_gpus
 from tests.tui.gpu_recordings import made_up
-from tests.tui.opened import each_theme, on, seen, shows, toasts, until
+from tests.tui.opened import each_theme, on, seen, shows, survives, toasts, until
 from tests.tui.recordings import over
 
 STEPS_MS = {"slow": 400, "base": 100, "fast": 30, "slowest": 4000}
@@ -103,12 +101,8 @@ async def test_the_baseline_is_marked_and_all_panes_speak_of_the_trial_under_the
 
 
 async def test_a_failed_trial_says_so_in_the_table_and_why_in_words(tmp_path: Path) -> None:
-    error = "rank 1: [/not markup] \\x1b"
-    async with on(screen_of(tmp_path, two_trials(repeats=1), journal("a"), failure("b", error=error))) as (
-        app,
-        pilot,
-        screen,
-    ):
+    failed = failure("b", error="rank 1: [/not markup] \\x1b")
+    async with on(screen_of(tmp_path, two_trials(repeats=1), journal("a"), failed)) as (app, pilot, screen):
         assert "failed" in seen(app)
         await pilot.press("down")
         assert "[/not markup] \\x1b" in seen(app)
@@ -180,25 +174,6 @@ async def test_as_many_panes_as_there_is_room_for(tmp_path: Path, size: tuple[in
             assert len(showing(screen)) == len(visible)
 
 
-async def test_one_pane_has_the_whole_screen_until_it_gives_it_back(tmp_path: Path) -> None:
-    def whole(screen: ResultScreen, pane: str) -> bool:
-        width, height = screen.size
-        return screen.query_one(f"#{pane}").region == Region(0, 0, width, height - 1)  # the keys stay
-
-    async with on(four_trials(tmp_path)) as (app, pilot, screen):
-        await pilot.press("2", "z")
-        await until(pilot, lambda: whole(screen, "bars"))
-        await pilot.press("3")
-        await until(pilot, lambda: whole(screen, "verdict"))
-        await pilot.press("z")
-        await until(pilot, lambda: not whole(screen, "verdict"))
-        await pilot.press("z")
-        await until(pilot, lambda: whole(screen, "verdict"))
-        await pilot.press("escape")
-        await until(pilot, lambda: not whole(screen, "verdict"))
-        assert app.screen is screen
-
-
 async def test_what_gpus_reached_is_in_the_table_and_what_slowed_them_in_words(tmp_path: Path) -> None:
     run = made_up(tmp_path)
     async with on(ResultScreen(run, run.preset(), on_gpus(over(run).results)), (200, 60)) as (app, _, _):
@@ -208,14 +183,8 @@ async def test_what_gpus_reached_is_in_the_table_and_what_slowed_them_in_words(t
 
 @each_theme
 async def test_it_survives_every_theme_and_size(themes: Iterable[str], tmp_path: Path) -> None:
-    async with on(four_trials(tmp_path)) as (app, pilot, _):
-        for theme in themes:
-            app.theme = theme
-            await pilot.pause()
-            assert "base ◆" in seen(app)
-        for width, height in ((1, 1), (30, 60), (200, 3), (60, 16), (120, 40)):
-            await pilot.resize_terminal(width, height)
-        assert "base ◆" in seen(app)
+    async with on(four_trials(tmp_path)) as (_, pilot, _):
+        await survives(pilot, themes, "base ◆")
 
 
 async def test_a_run_in_which_nothing_ended_is_shown(tmp_path: Path) -> None:
@@ -252,8 +221,15 @@ def heights(screen: ResultScreen) -> dict[str, int]:
     return {pane: screen.query_one(f"#{pane}").region.height for pane in TITLES}
 
 
-async def test_panes_without_content_take_no_room_and_their_keys_do_nothing(tmp_path: Path) -> None:
+async def test_panes_without_content_take_no_room_and_others_the_whole_screen_until_they_give_it_back(
+    tmp_path: Path,
+) -> None:
     """No collective was recorded, and no line sampled."""
+
+    def whole(screen: ResultScreen, pane: str) -> bool:
+        width, height = screen.size
+        return screen.query_one(f"#{pane}").region == Region(0, 0, width, height - 1)  # the keys stay
+
     async with on(four_trials(tmp_path)) as (app, pilot, screen):
         assert screen.panes.present == ["table", "bars", "verdict", "ranks"]
         for number in ("5", "6"):
@@ -265,6 +241,17 @@ async def test_panes_without_content_take_no_room_and_their_keys_do_nothing(tmp_
         await until(pilot, lambda: heights(screen)["bars"] == heights(screen)["verdict"])
         await pilot.press("shift+tab")
         assert screen.panes.chosen == "ranks"
+        await pilot.press("2", "z")
+        await until(pilot, lambda: whole(screen, "bars"))
+        await pilot.press("3")
+        await until(pilot, lambda: whole(screen, "verdict"))
+        await pilot.press("z")
+        await until(pilot, lambda: not whole(screen, "verdict"))
+        await pilot.press("z")
+        await until(pilot, lambda: whole(screen, "verdict"))
+        await pilot.press("escape")
+        await until(pilot, lambda: not whole(screen, "verdict"))
+        assert app.screen is screen
 
 
 async def test_the_panes_follow_the_trial_under_the_cursor(tmp_path: Path) -> None:
@@ -280,11 +267,8 @@ async def test_the_panes_follow_the_trial_under_the_cursor(tmp_path: Path) -> No
 async def test_no_pane_is_cut_while_the_one_beside_it_stands_empty(tmp_path: Path) -> None:
     """8 trials: half of the room is too little for them, and more than the ranks of one need."""
     preset = preset_of({"title": "?", "trial": [{"name": f"t{number}"} for number in range(8)]})
-    async with on(screen_of(tmp_path, preset, *(journal(f"t{number}") for number in range(8))), (80, 24)) as (
-        _,
-        pilot,
-        screen,
-    ):
+    result = screen_of(tmp_path, preset, *(journal(f"t{number}") for number in range(8)))
+    async with on(result, (80, 24)) as (_, pilot, screen):
         await pilot.press("4")
         await until(pilot, lambda: heights(screen)["table"] == 8 + 3)
         assert heights(screen)["ranks"] >= 2 + 3
@@ -351,9 +335,8 @@ async def test_help_explains_the_columns_and_the_row_and_the_table_are_copied(tm
         assert len(cells) == len(screen.query_one(Comparison).shown)
         await pilot.press("Y")
         assert app.clipboard == report.markdown(screen.results, screen.preset)
-        assert [toast.title for toast in app._notifications] == [
-            "Sent to the terminal's clipboard"
-        ] * 2  # whether it arrived cannot be known
+        # whether it arrived cannot be known
+        assert [toast.title for toast in app._notifications] == ["Sent to the terminal's clipboard"] * 2
         assert all("If it does not arrive" in toast for toast in toasts(app))
 
 
@@ -446,17 +429,6 @@ async def test_a_pane_is_exported_and_a_bad_path_complained_of(tmp_path: Path, m
         assert toasts(app)[-1] == f"{tmp_path / 'nowhere' / '[/x].md'}: No such file or directory"
 
 
-async def test_a_run_is_replayed_as_it_went(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    replayed: list[tuple[Run, str | None]] = []
-    monkeypatch.setattr(Console, "replay", lambda app, run, trial: replayed.append((run, trial)))
-    async with on(four_trials(tmp_path)) as (app, pilot, screen):
-        await pilot.press("v", "n", "v")
-        first = screen._table.names.index(shown_first(screen.results))
-        assert replayed == [(screen.run, screen._table.names[first + by]) for by in (0, 1)]
-        await pilot.press("escape")
-        assert app.screen is not screen
-
-
 # The table, as a run grows
 
 
@@ -488,9 +460,6 @@ async def test_the_table_grows_under_the_cursor(tmp_path: Path, monkeypatch: pyt
 
 async def test_the_title_says_how_many_repeats_were_left_out(tmp_path: Path) -> None:
     skipped = [*journal("b", 2)[:-3], ended("skipped")]
-    async with on(screen_of(tmp_path / "runs", two_trials(), journal("a"), journal("b"), journal("a", 2), skipped)) as (
-        app,
-        _,
-        _,
-    ):
+    journals = (journal("a"), journal("b"), journal("a", 2), skipped)
+    async with on(screen_of(tmp_path, two_trials(), *journals)) as (app, _, _):
         assert "ok, 3 of 4 repeats finished" in seen(app).splitlines()[0]

@@ -27,15 +27,7 @@ from ddptui.tui.widgets.lists import PresetList
 from ddptui.tui.widgets.texts import AboutPreset
 from ddptui.wire.messages import Hello, Ready
 from ddptui.wire.records import Launched
-from tests.support.builders import (
-    ended,
-    failure,
-    journal,
-    results_for,
-    two_trials,
-    write_preset,
-    write_run,
-)
+from tests.support.builders import ended, failure, journal, results_for, two_trials, write_preset, write_run
 from tests.tui.opened import on, opened, seen, shows, tick, toasts, until
 
 EVIL = "\x1b]0;PWN\x07\x1b[2J\x9b31m\u202e[/]"

@@ -1,7 +1,6 @@
 """The pane Where: on which lines the ranks work, and where each is when the user asks."""
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -15,8 +14,8 @@ from ddptui.tui.widgets import texts
 from ddptui.tui.widgets.texts import MOST_STACKS, WherePane
 from ddptui.wire.messages import Place, Stood
 from ddptui.wire.records import Message
-from tests.tui.opened import on, opened, seen, shows, tick
-from tests.tui.recordings import SampledAsItGoes, ToldAsItGoes, moment_s, over, playback
+from tests.tui.opened import on, seen, shows, tick
+from tests.tui.recordings import SampledAsItGoes, ToldAsItGoes, at, over
 
 ASK = KEYS["stacks"].usual
 INNER = Place("train.py", 28, "augment", True)
@@ -30,15 +29,13 @@ def sources(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def under_way(kind: type[ToldAsItGoes] = SampledAsItGoes, trial: str = "late", step: int = 70) -> RunScreen:
-    told = playback()
-    told.seek(moment_s(told, trial, step))
-    return RunScreen(kind(told))
+    return RunScreen(kind(at(trial, step)))
 
 
 async def shown(
     screen: RunScreen, *keys: str, size: tuple[int, int] = (120, 40), messages: Sequence[Message] = ()
 ) -> str:
-    async with opened(Path("no-such-folder"), screen, size) as (app, pilot):
+    async with on(screen, size) as (app, pilot, _):
         await pilot.press(*keys)
         screen.watched.add(messages)
         await tick(pilot, screen)
@@ -78,9 +75,7 @@ async def test_without_a_sample_there_is_no_pane_until_a_key_asks_the_ranks() ->
 
 
 async def test_a_replay_has_no_ranks_to_ask() -> None:
-    told = playback()
-    told.seek(moment_s(told, "late", 70))
-    screen = RunScreen(told)
+    screen = RunScreen(at("late", 70))
     assert "where each rank is now" not in await shown(screen, ASK)
     assert screen.check_action("stacks", ()) is False
     assert under_way().check_action("stacks", ()) is True

@@ -7,14 +7,15 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
+from tests.support import waiting
 from tests.support.runner import arguments, environment
 
 HOSTS = 3
@@ -100,12 +101,25 @@ def _plug(host: Host, number: int, switch: str, everybody: list[Host]) -> None:
         run("ip", "-n", host.space, "link", "set", name, "up")
 
 
-def until(ready: Callable[[], Any], what: str) -> Any:
-    deadline = time.monotonic() + SOON_S
-    while not (found := ready()):
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
-    return found
+until = partial(waiting.until, within_s=SOON_S)
+
+
+def begin(
+    stack: ExitStack, host: Host, words: list[str], variables: dict[str, str], cwd: Path | None = None
+) -> "subprocess.Popen[str]":
+    """Start a command on a host. It is ended with the stack."""
+    process = subprocess.Popen(
+        host.line(*words),
+        env=variables,
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    stack.enter_context(process)
+    stack.callback(process.kill)
+    return process
 
 
 class Consoles:
@@ -117,32 +131,24 @@ class Consoles:
         self.runs = folder / "runs"
 
     def start(self, host: Host, *words: str, cwd: Path | None = None) -> "subprocess.Popen[str]":
-        process = subprocess.Popen(
-            host.line(*arguments(*words)),
-            env=environment(self.runs),
-            cwd=cwd,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        self._stack.callback(_end, process)
-        return process
+        return begin(self._stack, host, arguments(*words), environment(self.runs), cwd)
 
     def console(self, preset: Path, *words: str) -> "subprocess.Popen[str]":
         return self.start(self._hosts[0], "--preset", str(preset), "--json", "--engine", "join", *words)
 
+    def nodes(self) -> "list[subprocess.Popen[str]]":
+        """All hosts but the console's, joined to its run."""
+        return [
+            self.start(host, "join", self.ticket(), "--node", str(number))
+            for number, host in enumerate(self._hosts[1:])
+        ]
+
     def ticket(self) -> str:
-        return str(until(lambda: next(self.runs.glob("*/ticket"), None), "no ticket"))
+        return str(until(lambda: next(self.runs.glob("*/ticket"), None)))
 
     def steps(self) -> int:
         """How many steps have been told of."""
         return sum(path.read_bytes().count(b'"type":"Step"') for path in self.runs.glob("*/*/*/messages.jsonl"))
-
-
-def _end(process: "subprocess.Popen[str]") -> None:
-    with process:
-        process.kill()
 
 
 @pytest.fixture

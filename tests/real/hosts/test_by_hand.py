@@ -12,6 +12,7 @@ import pytest
 
 from tests.real.hosts.conftest import SOON_S, Consoles, Host, until
 from tests.support.runner import QUICK, arguments, environment, write_preset
+from tests.support.running import LONG
 
 pytestmark = pytest.mark.rare
 TRIALS = """
@@ -49,7 +50,7 @@ def cut_off(host: Host) -> Iterator[None]:
 def test_a_run_on_two_hosts_has_the_table_of_one(hosts: list[Host], consoles: Consoles, tmp_path: Path) -> None:
     preset = write_preset(tmp_path, f"[defaults]\n{QUICK}{TRIALS}")
     console = consoles.console(preset, "--nodes", "2", "--shared", str(tmp_path))
-    nodes = [consoles.start(host, "join", consoles.ticket(), "--node", str(n)) for n, host in enumerate(hosts[1:])]
+    nodes = consoles.nodes()
     out, err = console.communicate(timeout=2 * SOON_S)
     assert console.returncode == 1, err
     assert [node.wait(SOON_S) for node in nodes] == [0, 0]
@@ -58,11 +59,8 @@ def test_a_run_on_two_hosts_has_the_table_of_one(hosts: list[Host], consoles: Co
     killed = told["trials"].pop()
     assert killed["error"].startswith("rank 0 was killed by SIGKILL"), killed["error"]
     placed = {trial["name"]: [rank["host"] for rank in trial["repeats"][0]["ranks"]] for trial in told["trials"]}
-    assert placed == {
-        "spawn": ["host-1", "host-1", "host-2"],
-        "launch": ["host-1", "host-2"],
-        "file": ["host-1", "host-2"],
-    }
+    two = ["host-1", "host-2"]
+    assert placed == {"spawn": ["host-1", *two], "launch": two, "file": two}
     for trial in told["trials"]:
         repeat = trial["repeats"][0]
         assert repeat["in_sync"]["parameters"]
@@ -81,11 +79,10 @@ def test_a_run_on_two_hosts_has_the_table_of_one(hosts: list[Host], consoles: Co
 def test_a_node_that_is_cut_off_is_named_and_ends_its_ranks(
     hosts: list[Host], consoles: Consoles, tmp_path: Path
 ) -> None:
-    long = QUICK.replace("steps = 8", "steps = 1000000")
-    preset = write_preset(tmp_path, f'[[trial]]\nname = "long"\n{long}')
+    preset = write_preset(tmp_path, f'[[trial]]\nname = "long"\n{LONG}')
     console = consoles.console(preset, "--nodes", "2")
-    nodes = [consoles.start(host, "join", consoles.ticket(), "--node", str(n)) for n, host in enumerate(hosts[1:])]
-    until(lambda: consoles.steps() > 50, "no steps")
+    nodes = consoles.nodes()
+    until(lambda: consoles.steps() > 50)
     with cut_off(hosts[2]):
         out, _ = console.communicate(timeout=SOON_S)
         assert console.returncode == 1
@@ -95,22 +92,21 @@ def test_a_node_that_is_cut_off_is_named_and_ends_its_ranks(
         _, said = nodes[1].communicate(timeout=SOON_S)
         assert nodes[1].returncode == 2
         assert "lost the console: the connection has ended" in said
-        until(lambda: not hosts[2].pids(), "ranks are left on the node that was cut off")
+        until(lambda: not hosts[2].pids())
 
 
 def test_nothing_is_left_on_a_node_whose_console_was_killed(
     hosts: list[Host], consoles: Consoles, tmp_path: Path
 ) -> None:
-    long = QUICK.replace("steps = 8", "steps = 1000000")
-    preset = write_preset(tmp_path, f'[[trial]]\nname = "long"\nworld_size = 1\n{long}')
+    preset = write_preset(tmp_path, f'[[trial]]\nname = "long"\nworld_size = 1\n{LONG}')
     console = consoles.console(preset, "--nodes", "1")
     node = consoles.start(hosts[1], "join", consoles.ticket())
-    until(lambda: consoles.steps() > 50, "no steps")
+    until(lambda: consoles.steps() > 50)
     for pid in hosts[0].pids():
         subprocess.run(["kill", "-9", str(pid)], check=False)
     assert console.wait(SOON_S) != 0
     assert node.wait(SOON_S) == 2
-    until(lambda: not hosts[1].pids(), "ranks are left")
+    until(lambda: not hosts[1].pids())
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
@@ -118,17 +114,16 @@ def test_a_node_that_is_ended_is_named_and_takes_its_ranks_along(
     hosts: list[Host], consoles: Consoles, tmp_path: Path, number: signal.Signals
 ) -> None:
     """Though the other node's rank may be the first to say that something is wrong."""
-    long = QUICK.replace("steps = 8", "steps = 1000000")
-    preset = write_preset(tmp_path, f'[[trial]]\nname = "long"\nstart_method = "fork"\n{long}')
+    preset = write_preset(tmp_path, f'[[trial]]\nname = "long"\nstart_method = "fork"\n{LONG}')
     console = consoles.console(preset, "--nodes", "2")
-    nodes = [consoles.start(host, "join", consoles.ticket(), "--node", str(n)) for n, host in enumerate(hosts[1:])]
-    until(lambda: consoles.steps() > 50, "no steps")
+    nodes = consoles.nodes()
+    until(lambda: consoles.steps() > 50)
     os.kill(next(filter(is_joined, hosts[2].pids())), number)
     out, _ = console.communicate(timeout=SOON_S)
     assert json.loads(out)["trials"][0]["error"].startswith("node 1 (host-2, 10.97.0.3) was lost, with rank 1")
     for node in nodes:
         node.wait(SOON_S)
-    until(lambda: not hosts[2].pids(), "ranks are left")
+    until(lambda: not hosts[2].pids())
 
 
 def is_joined(pid: int) -> bool:
@@ -170,13 +165,8 @@ def test_started_by_hand_on_each_host_they_meet(
 def _by_hand(way: str, fields: list[str]) -> list[str]:
     python = arguments()[0]
     if way == "c10d":
-        rendezvous = [
-            "--nnodes=2",
-            "--nproc_per_node=1",
-            "--rdzv_backend=c10d",
-            "--rdzv_id=r",
-            "--rdzv_endpoint=host-1:15434",
-        ]
+        rendezvous = ["--nnodes=2", "--nproc_per_node=1", "--rdzv_backend=c10d", "--rdzv_id=r"]
+        rendezvous += ["--rdzv_endpoint=host-1:15434"]
         return [python, "-m", "torch.distributed.run", *rendezvous, "-m", "workers.launch", *fields[1:]]
     if way == "file":
         return [python, "-m", "workers.spawn", "init_method=file", *fields]

@@ -1,16 +1,16 @@
 """What docs show of several hosts is what a console and its nodes print, each on a host of its own."""
 
 import subprocess
-import time
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from tests.real.hosts.conftest import Host
+from tests.real.hosts.conftest import Host, begin
 from tests.support.masks import difference
 from tests.support.runner import ENOUGH_S
-from tests.support.shown import PAGES, Printed, Shown, environment, shown_on, without_machine
+from tests.support.shown import PAGES, Printed, environment, shown_on, without_machine
+from tests.support.waiting import until
 
 SHOWN = {page: found for page in PAGES if (found := [each for each in shown_on(page) if each.place == "hosts"])}
 
@@ -21,45 +21,16 @@ def test_hosts_print_what_is_shown(page: str, hosts: list[Host], tmp_path: Path)
     """The first command is the console's; the others start once it has written its ticket. All see /shared."""
     (tmp_path / "shared").mkdir()
     by_name = {host.name: host for host in hosts}
-    console, *nodes = SHOWN[page]
+    processes: list[subprocess.Popen[str]] = []
     with ExitStack() as stack:
-        processes = [_start(stack, by_name[console.host], _command(console, tmp_path), tmp_path)]
-        _wait_for_ticket(tmp_path, processes[0])
-        processes += [_start(stack, by_name[node.host], _command(node, tmp_path), tmp_path) for node in nodes]
+        for shown in SHOWN[page]:
+            words = ["bash", "-c", shown.command.replace("/shared", f"{tmp_path}/shared")]
+            processes.append(begin(stack, by_name[shown.host], words, environment(tmp_path)))
+            until(lambda: any(tmp_path.glob("shared/runs/*/ticket")) or processes[0].poll() is not None)
         printed = [_printed(process, tmp_path) for process in processes]
     for shown, lines in zip(SHOWN[page], printed, strict=True):
         differs = difference(shown.output, lines.beside(shown.output))
         assert not differs, "\n".join([differs, *lines.stderr])
-
-
-def _command(shown: Shown, folder: Path) -> str:
-    return shown.command.replace("/shared", f"{folder}/shared")
-
-
-def _start(stack: ExitStack, host: Host, command: str, folder: Path) -> "subprocess.Popen[str]":
-    process = subprocess.Popen(
-        host.line("bash", "-c", command),
-        env=environment(folder),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    stack.callback(_end, process)
-    return process
-
-
-def _end(process: "subprocess.Popen[str]") -> None:
-    with process:
-        process.kill()
-
-
-def _wait_for_ticket(folder: Path, console: "subprocess.Popen[str]") -> None:
-    """Return once the console has written it."""
-    deadline = time.monotonic() + ENOUGH_S
-    while not any(folder.glob("shared/runs/*/ticket")):
-        assert console.poll() is None, console.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def _printed(process: "subprocess.Popen[str]", folder: Path) -> Printed:

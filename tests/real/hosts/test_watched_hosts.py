@@ -52,7 +52,7 @@ def test_who_is_late_on_another_host_is_named(hosts: list[Host], consoles: Conso
 def test_the_training_goes_on_when_the_console_is_interrupted_or_cut_off(hosts: list[Host], consoles: Consoles) -> None:
     console = consoles.start(hosts[0], "watch", "--listen")
     nodes = train(consoles, hosts, "ddp", "forward", "epochs=4")
-    until(lambda: consoles.steps() > 60, "no steps")
+    until(lambda: consoles.steps() > 60)
     os.kill(hosts[0].pids()[-1], signal.SIGINT)
     _, said = console.communicate(timeout=SOON_S)
     assert console.returncode == 130

@@ -34,8 +34,7 @@ def test_a_controller_that_does_not_answer_is_said_in_slurms_words(fakes: Fakes)
 
 
 def test_nodes_that_are_down_for_now_are_no_reason_to_refuse(fakes: Fakes) -> None:
-    busy = {"sbatch": "allocation failure: Requested node configuration is not available"}
-    fakes.set(broken=busy)
+    fakes.set(broken={"sbatch": "allocation failure: Requested node configuration is not available"})
     assert refusal(EngineOptions(name="slurm", nodes=2)) is None
     fakes.set(broken={"sbatch": "sbatch: error: Invalid account"})
     assert refused() == "sbatch: Invalid account"

@@ -4,9 +4,9 @@ import io
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -27,6 +27,7 @@ from ddptui.engines.sockets import LAST_PORT
 from ddptui.store.journal import RepeatJournal
 from ddptui.store.runs import Run
 from ddptui.wire.helper_messages import Join, LaunchEnded
+from tests.support import waiting
 from tests.support.builders import preset_of
 from tests.support.slurm_cluster import Cluster
 from tests.support.slurm_fakes import Fakes
@@ -36,11 +37,7 @@ Submit = Callable[..., Job]
 ONE = {"trial": [{"name": "one", "launch": "spawn", "strategy": "all_reduce"}], "engine": {"name": "slurm"}}
 
 
-def until(reached: Callable[[], bool], what: Callable[[], object] = lambda: "") -> None:
-    deadline = time.monotonic() + SOON_S
-    while not reached():
-        assert time.monotonic() < deadline, what()
-        time.sleep(0.02)
+until = partial(waiting.until, within_s=SOON_S)
 
 
 def make_job(folder: Path) -> Job:
@@ -70,14 +67,14 @@ def submit(tmp_path: Path) -> Iterator[Submit]:
 
 
 def ended(job: Job) -> str:
-    until(lambda: job.status.is_over, lambda: job.status)
+    until(lambda: job.status.is_over, why_not=lambda: job.status)
     return job.status.text
 
 
 def heard(job: Job, words: str) -> str:
     """The first news with these words."""
     said: list[str] = []
-    until(lambda: any(words in text for text in said) or bool(said.extend(job.take_notices())), lambda: said)
+    until(lambda: any(words in text for text in said) or bool(said.extend(job.take_notices())), why_not=lambda: said)
     return next(text for text in said if words in text)
 
 
@@ -137,7 +134,7 @@ time.sleep(600)
         until((tmp_path / "begun").exists)
         kept = psutil.Process(console.pid).children()
         console.kill()
-    until(lambda: cluster.queue() == [] and cluster.tasks() == [], cluster.queue)
+    until(lambda: cluster.queue() == [] and cluster.tasks() == [], why_not=cluster.queue)
     assert not psutil.wait_procs(kept, timeout=SOON_S)[1]
     assert not (tmp_path / "ticket").exists()
 
@@ -311,35 +308,28 @@ def test_a_job_that_may_be_left_harms_no_later_launch_and_is_said_at_the_end(eng
 
 
 def test_a_run_whose_job_is_over_submits_another_one(
-    fakes: Fakes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: SlurmEngine, fakes: Fakes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slurm_engine, "END_WITHIN_S", 0)
-    preset = preset_of(ONE)
-    fakes.job("PENDING", reason="Resources")
-    engine = SlurmEngine(preset, Run.create(tmp_path, preset, {}))
-    try:
-        tickets = []
-        for count in (1, 1, 2):  # the second launch is one of the first job, too
-            with RankServer(2) as hub:
-                repeat = RepeatJournal(tmp_path, 1, io.BytesIO())
-                launch = engine.start(preset.trials[0], [], repeat, hub)
-                assert launch.is_waiting
-                tickets.append(engine.ticket_file.read_text())
-                submitted = [call for call in fakes.calls("sbatch") if "--parsable" in call]
-                assert len(submitted) == count
-                if len(tickets) == 2:
-                    fakes.job("TIMEOUT")
-                    assert engine._job is not None
-                    engine._job.hurry()
-                    until(lambda launch=launch: launch.exit_code is not None)  # type: ignore[misc]
-                    assert launch.end_reason() == "job 17 reached its time limit: raise it with --time"
-                    fakes.job("PENDING")
-                launch.stop()
-        names = [word for call in submitted for word in call if word.startswith("--job-name=")]
-        assert len(set(names)) == 2
-        assert tickets[0] == tickets[1] != tickets[2]
-    finally:
-        assert engine.close() is None
+    tickets = []
+    for count in (1, 1, 2):  # the second launch is one of the first job, too
+        launch = start(engine)
+        assert launch.is_waiting
+        tickets.append(engine.ticket_file.read_text())
+        submitted = [call for call in fakes.calls("sbatch") if "--parsable" in call]
+        assert len(submitted) == count
+        if len(tickets) == 2:
+            fakes.job("TIMEOUT")
+            assert engine._job is not None
+            engine._job.hurry()
+            until(lambda launch=launch: launch.exit_code is not None)
+            assert launch.end_reason() == "job 17 reached its time limit: raise it with --time"
+            fakes.job("PENDING")
+        launch.stop()
+    names = [word for call in submitted for word in call if word.startswith("--job-name=")]
+    assert len(set(names)) == 2
+    assert tickets[0] == tickets[1] != tickets[2]
+    assert engine.close() is None
     assert not engine.ticket_file.exists()
 
 
@@ -386,14 +376,7 @@ def test_it_is_asked_less_and_less_often_while_nothing_changes(
 
 
 def test_what_a_job_around_the_console_has_set_is_not_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (
-        "SLURM_JOB_ID",
-        "SLURM_MEM_PER_NODE",
-        "SLURM_CONF",
-        "SBATCH_PARTITION",
-        "SBATCH_ARRAY_INX",
-        "SBATCH_WAIT",
-    ):
+    kept = {"SLURM_CONF", "SBATCH_PARTITION"}
+    for name in (*kept, "SLURM_JOB_ID", "SLURM_MEM_PER_NODE", "SBATCH_ARRAY_INX", "SBATCH_WAIT"):
         monkeypatch.setenv(name, "x")
-    left = {name for name in keeper.environment() if name.startswith(("SLURM_", "SBATCH_"))}
-    assert left == {"SLURM_CONF", "SBATCH_PARTITION"}
+    assert {name for name in keeper.environment() if name.startswith(("SLURM_", "SBATCH_"))} == kept

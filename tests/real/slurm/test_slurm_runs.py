@@ -4,7 +4,6 @@ console goes."""
 import json
 import signal
 import stat
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from ddptui.engines.join.ticket import read_ticket
 from tests.support.runner import ENOUGH_S, QUICK, ddptui, family, results_of, run_json, start, survivors, write_preset
 from tests.support.running import LONG, WALK
 from tests.support.slurm_cluster import Cluster
+from tests.support.waiting import until
 
 GONE_WITHIN_S = 30
 FORKED = 'start_method = "fork"'  # torch is imported once a node
@@ -88,17 +88,14 @@ class Running:
         self.runs = folder / "runs"
         long = preset(folder, f'launch = "spawn"\nworld_size = 2\n{FORKED}', LONG + WALK + more)
         self.console = start(self.runs, "--preset", str(long), "--json", *ON_TWO_NODES)
-        self._wait_until_it_runs()
+        until(lambda: self._stepping() == {0, 1} or self.console.poll() is not None)
         self.family = family(self.console.pid)
         pids = {message["rank"]: message["pid"] for message in journal(self.runs) if message["type"] == "Hello"}
         self.ranks = [psutil.Process(pids[rank]) for rank in (0, 1)]
 
-    def _wait_until_it_runs(self) -> None:
-        deadline = time.monotonic() + ENOUGH_S
-        while len({message["rank"] for message in journal(self.runs) if message["type"] == "Step"}) < 2:
-            assert self.console.poll() is None, self.console.communicate()
-            assert time.monotonic() < deadline, "the trial never ran"
-            time.sleep(0.1)  # the journal is a file: there is nothing to wait on
+    def _stepping(self) -> set[int]:
+        """The ranks that have made a step."""
+        return {message["rank"] for message in journal(self.runs) if message["type"] == "Step"}
 
     def end(self) -> None:
         if self.console.poll() is None:

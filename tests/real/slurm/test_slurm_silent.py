@@ -2,28 +2,21 @@
 
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
-from tests.support.runner import ENOUGH_S, QUICK, start, write_preset
+from tests.support.runner import QUICK, start, write_preset
 from tests.support.slurm_cluster import Cluster
 from tests.support.slurm_fakes import Fakes
+from tests.support.waiting import until
 
 AT_ONCE_S = 30  # half of what Slurm gets to end a job
 HUNG_S = 600
 PRESET = f'[[trial]]\nname = "one"\nlaunch = "spawn"\nworld_size = 2\nstrategy = "all_reduce"\n{QUICK}'
 SLURM = ("--engine", "slurm", "--no-ui")
-
-
-def until(reached: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + ENOUGH_S
-    while not reached():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 @pytest.fixture
