@@ -286,6 +286,7 @@ async def test_the_form_goes_with_a_preset_of_primitives_changes_stay_with_it_an
         await answer(pilot, lab, "operations", "reduce, gather")
         await shows(pilot, "shown", "reduce, gather")
         await pilot.press("f5")
+        await until(pilot, lambda: started)
         assert [trial.operations for trial in started[0].trials] == [("reduce", "gather")]
         await choose(pilot, lab, "quickstart")
         await choose(pilot, lab, "primitives-see")

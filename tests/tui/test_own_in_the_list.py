@@ -57,16 +57,16 @@ async def name_it(app: Console, pilot: Pilot[int], lab: Lab, key: str, name: str
     await in_dialog(app, pilot, lab, NameDialog, "enter")
 
 
-async def test_ones_own_are_marked_and_so_are_those_with_changes(own: Path) -> None:
+@pytest.mark.parametrize("size", [(60, 16), (120, 40)])
+async def test_ones_own_are_marked_and_so_are_those_with_changes(own: Path, size: tuple[int, int]) -> None:
     (own / "broken.toml").write_text("[", encoding="utf-8")
-    async with in_lab() as (app, pilot, lab):
+    async with in_lab(size) as (app, pilot, lab):
         await choose(pilot, lab, "one")
+        assert "  one " in seen(app)
         await answer(pilot, lab, "repeats", "5")
+        await until(pilot, lambda: is_changed(app, "one"))
         await choose(pilot, lab, "broken")
-        for size in ((60, 16), (120, 40)):
-            await pilot.resize_terminal(*size)
-            await until(pilot, lambda: is_changed(app, "one"))
-            assert "! broken " in seen(app)
+        assert "! broken " in seen(app)
 
 
 async def test_one_is_deleted_after_a_question_and_comes_back_and_a_shipped_one_stays(own: Path) -> None:
