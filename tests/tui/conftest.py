@@ -50,7 +50,7 @@ def toasts_stay(monkeypatch: pytest.MonkeyPatch) -> None:
 def a_pause_lasts_until_no_message_waits() -> Iterator[None]:
     """Textual's own ends once this process takes little processor time for 20 ms, twice for each key: too early beside
     other programs, when a message has reached only some of the widgets that it goes through, and else too late. It also
-    sends a message to each widget, and waits for all: half of what a test of a large screen takes."""
+    sends a message to each widget, and waits for all: a fifth of what a test of the form takes."""
     from textual import app, pilot
     from textual.message_pump import MessagePump
     from textual.pilot import Pilot
