@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,7 +16,8 @@ from ddptui.wire.records import Launched
 from tests.support.builders import replayed
 from tests.support.here import run_here
 from tests.support.load import busy_processes
-from tests.support.runner import ENOUGH_S, arguments, ddptui, environment, write_preset
+from tests.support.runner import arguments, ddptui, environment, write_preset
+from tests.support.waiting import until
 from tests.support.watched import Watched, watched
 
 TRAINING = """
@@ -56,13 +56,6 @@ def started(tmp_path: Path) -> list[int]:
 def launches(run: Run) -> list[Launched]:
     """The launches in the record, those that were set aside included."""
     return [message for message in replayed(run, run.preset()) if isinstance(message, Launched)]
-
-
-def until(happened: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + ENOUGH_S
-    while not happened():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def last_run_is_over(runs: Path, number: int) -> bool:

@@ -2,7 +2,6 @@
 
 import gc
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import torch.distributed as dist
@@ -30,12 +29,6 @@ def gpu() -> Gpu:
 @pytest.fixture
 def clock(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> CudaClock:
     return simulated(monkeypatch, gpu)
-
-
-@pytest.fixture
-def inductor_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Torch itself sets this variable, with the first optimizer or compiler, if nobody else has."""
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
 
 
 @pytest.fixture(params=BOTH_WAYS)

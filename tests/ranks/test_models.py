@@ -72,7 +72,6 @@ def test_weights_of_convolutions_get_their_layout(channels_last: bool, strides: 
     assert model.get_parameter("fc1.weight").stride() == (320, 1)
 
 
-@pytest.mark.usefixtures("inductor_cache")
 def test_what_is_compiled_shares_the_parameters_and_nothing_else_is_wrapped() -> None:
     model = torch.nn.Linear(2, 2)
     network: Any = compiled(Trial(compile=True), model)

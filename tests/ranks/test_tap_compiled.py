@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,7 +24,8 @@ STEPS = 3  # in the second, DDP lays its buckets out anew
 
 
 @pytest.fixture
-def compiler(inductor_cache: None) -> Iterator[None]:
+def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     torch.compiler.reset()
     yield
     torch.compiler.reset()

@@ -17,7 +17,7 @@ from workers.instruments.hooks import Recorder
 from workers.instruments.records import PhaseTimer
 from workers.instruments.tap import Tap
 
-pytestmark = pytest.mark.usefixtures("inductor_cache", "alone", "way")
+pytestmark = pytest.mark.usefixtures("alone", "way")
 OF_A_DEVICE = {"begins_to_wait", "has_waited", "issued_together"}  # test_tap_on_a_gpu.py
 DOORS = [*sorted({name for name in vars(Recorder) if not name.startswith("_")} - {"fail"} - OF_A_DEVICE), "_notified"]
 

@@ -83,7 +83,7 @@ class Rank:
 
 
 @pytest.fixture
-def rank(gpu: Gpu, clock: CudaClock, alone: None, inductor_cache: None) -> Iterator[Rank]:
+def rank(gpu: Gpu, clock: CudaClock, alone: None) -> Iterator[Rank]:
     made = Rank(gpu, clock)
     yield made
     made.tap.close()

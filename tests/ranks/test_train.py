@@ -30,7 +30,6 @@ def test_batchnorm_goes_into_every_hidden_layer_and_synchronised_refuses_the_cpu
         with_sync_batchnorm(model)
 
 
-@pytest.mark.usefixtures("inductor_cache")
 @pytest.mark.parametrize(("amp", "fused"), [(None, None), ("bf16", None), ("fp16", True)])
 @pytest.mark.parametrize("kind", ["sgd", "adam"])
 def test_only_a_fused_optimizer_skips_a_step_without_being_asked(kind: Any, amp: Any, fused: bool | None) -> None:
@@ -47,7 +46,7 @@ def nan_where_nobody_wrote() -> Iterator[None]:
     torch.use_deterministic_algorithms(False)
 
 
-@pytest.mark.usefixtures("inductor_cache", "nan_where_nobody_wrote")
+@pytest.mark.usefixtures("nan_where_nobody_wrote")
 def test_a_first_step_that_overflows_leaves_no_momentum() -> None:
     """The steps after it are those of a training that begins with them."""
     assert torch.empty(1).isnan()
@@ -101,7 +100,6 @@ class Ends(Progress):
         self.last.append(self._log.words[-1])
 
 
-@pytest.mark.usefixtures("inductor_cache")
 @pytest.mark.parametrize("options", [{}, {"every": 2}, {"amp": "fp16"}], ids=str)
 def test_nothing_is_computed_after_the_last_mark_of_a_step(options: dict[str, Any]) -> None:
     trial = tiny_trial(**options)

@@ -15,7 +15,6 @@ from workers.instruments.clock import Clock
 from workers.watch import checks
 from workers.watch.checks import Checks, Reading, Stepped, flat, is_mean, next_due, sum_of
 
-pytestmark = pytest.mark.usefixtures("inductor_cache")
 CPU = torch.device("cpu")
 
 

@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from tests.support.runner import ENOUGH_S, QUICK, arguments, ddptui, environment, write_preset
+from tests.support.waiting import until
 
 PRESET = f'title = "wén → 漢 \\u001b]0;PWN\\u0007"\n[[trial]]\nlaunch = "single"\n{QUICK}'
 ASCII = {"PYTHONIOENCODING": "ascii", "LC_ALL": "POSIX"}
@@ -64,10 +65,7 @@ def test_the_console_draws_a_cell_for_each_character_and_ends_with_its_terminal(
     assert b"?" in painted
     assert rb"\u" not in painted
     process.send_signal(signal.SIGTSTP)
-    deadline = time.monotonic() + ENOUGH_S
-    while psutil.Process(process.pid).status() != psutil.STATUS_STOPPED:
-        assert time.monotonic() < deadline
-        select.select([terminal], [], [], 0.05)
+    until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_STOPPED)
     process.send_signal(signal.SIGCONT)
     painted_until(console, b"Lessons")
     os.close(terminal)

@@ -38,7 +38,7 @@ def hub(request: pytest.FixtureRequest) -> Iterator[RankServer]:
 
 @pytest.fixture
 def connect(hub: RankServer) -> Iterator[Connect]:
-    """Somebody who has found the socket."""
+    """Connects a peer that knows where the socket is, and need not have its token."""
     context: zmq.Context[Socket] = zmq.Context()
     with ExitStack() as open_peers:
 

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -15,9 +14,11 @@ import pytest
 from ddptui.engines.local.engine import LocalLaunch
 from ddptui.engines.local.warm import WarmParent
 from ddptui.host import keeper
+from tests.support import waiting
 from tests.unit.engines.conftest import launched, ready
 
 SOON_S = 8.0
+until = partial(waiting.until, within_s=SOON_S)
 SLEEP = "import time; time.sleep(600)"
 # A child of a child, in a session of its own, whose parents are gone, and which does not listen to SIGTERM.
 ESCAPE = """
@@ -69,13 +70,6 @@ def launchers(folder: Path, warm: WarmParent | None) -> Iterator[Kept]:
 
 def await_end(launcher: LocalLaunch) -> int:
     return launcher._process.wait(SOON_S)
-
-
-def until(reached: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SOON_S
-    while not reached():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def written(path: Path) -> str:
