@@ -25,7 +25,7 @@ from ddptui.wire.records import Ended, Failure, LastStep, Message, Notice, Refus
 LOOK_EVERY_S = 0.25  # interval between two checks of the processes, which read files in /proc: too slow per message
 CONSOLE_PAUSE_S = 3.0  # a check this late means that the console itself stood still (suspended, swapped out)
 SURE_NS = 500_000_000  # how long a stall must last before it is reported
-VERDICT_S = 2.0  # time after the first sign of failure for the launcher to report which rank it was
+VERDICT_S = 5.0  # time after the first sign of failure for the launcher, on a busy machine, to say which rank it was
 TRACEBACK_S = 3.0  # time after Stop for a hanging rank to write its stack to its log, even on a busy machine
 LAUNCHER_EXIT_S = 20.0  # time for the launcher to exit after the last rank is done
 DRAIN_S = 5.0  # time to read the last messages: one second is enough, unless other programs flood the hub

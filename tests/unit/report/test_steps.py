@@ -106,6 +106,11 @@ def test_steps_that_one_rank_lacks_have_no_waits() -> None:
     assert waits[8:] == ["", ""]
 
 
+def test_times_of_a_host_whose_device_may_be_behind_give_no_waits() -> None:
+    messages = [hello(1, device="mps:0") if message == hello(1) else message for message in in_turn(late())]
+    assert {line["wait_ms"] for line in lines_of(messages)} == {""}
+
+
 @pytest.mark.parametrize(("probes", "known"), [([], False), ([offset(1, at_ms=900, error_ms=0.2)], True)])
 def test_the_error_between_two_clocks_stands_beside_the_waits(probes: list[Message], known: bool) -> None:
     begin, _, _, *steps = in_turn(late())
