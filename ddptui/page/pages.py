@@ -142,11 +142,12 @@ def page(run: Run, preset: Preset, results: Results) -> str:
     return _rendered(title, kicker(results), answer(results), sections)
 
 
-def _rendered(title: str, kicker: str, answer: Sequence[str], sections: Sequence[Section]) -> str:
+def _rendered(title: str, kicker: str, answer: Sequence[str], sections: Sequence[Section], **parts: object) -> str:
     """Renders a page of the sections that have content; if any says what was found, with a list of contents."""
     shown = [section for section in sections if section.blocks]
     has_contents = sum(bool(section.finding) for section in shown) > 1
-    return rendered("page.html", title=title, kicker=kicker, answer=answer, sections=shown, has_contents=has_contents)
+    parts |= {"title": title, "kicker": kicker, "answer": answer, "sections": shown, "has_contents": has_contents}
+    return rendered("page.html", **parts)
 
 
 def kicker(results: Results) -> str:
@@ -318,7 +319,7 @@ def projection_page(projection: Projection) -> str:
     how: list[View] = [("soft", "Lines show predicted step times; circles show measured ones.")]
     sections.append(Section("reading", "How to read it, and assumptions", [*how, ("notes", projection.notes)]))
     network = f"Projection of run {projection.run}; network: {projection.network.source}"
-    return _rendered(title(projection), network, [*map(sentence, projection.said)], sections)
+    return _rendered(title(projection), network, [*map(sentence, projection.said)], sections, lang="en")
 
 
 def _curve(name: str, points: list[Point]) -> list[Chart]:

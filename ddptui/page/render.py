@@ -33,7 +33,7 @@ MARKDOWN = ["backticks", "emphasis", "list", "escape", "newline"]
 
 def rendered(template: str, **parts: object) -> str:
     """Renders a template to printable ASCII, which is the same in every encoding."""
-    page = _environment().get_template(template).render(parts, lang=chosen())
+    page = _environment().get_template(template).render({"lang": chosen()} | parts)
     return page.encode("ascii", "xmlcharrefreplace").decode()
 
 

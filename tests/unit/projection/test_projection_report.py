@@ -111,7 +111,12 @@ def test_markdown_and_json_have_all_points_and_the_page_a_curve_and_a_table_a_st
         "disturbed": None,
     }  # fmt: skip
     assert printed["network"] == {"source": "two's transfers", "alpha_us": 2.0, "gb_s": 10.0, "worst": 0.12}
+
+
+@pytest.mark.usefixtures("in_chinese")
+def test_the_page_has_a_chart_of_each_strategy_and_says_that_it_is_english_whatever_language_is_chosen() -> None:
     page = projection_page(projected([*OWN, *RING]))
+    assert '<html lang="en">' in page
     assert page.count("<section") == 3
     assert page.count("Step time over ranks") == 4
     assert "circles show measured ones" in page

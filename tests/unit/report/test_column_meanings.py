@@ -133,3 +133,4 @@ def test_a_lesson_has_two_to_four_questions_and_all_its_texts_in_chinese(name: s
     assert 2 <= len(preset.questions) <= 4
     texts = [preset.zh.title, preset.zh.about, *(question.zh for question in preset.questions)]
     assert all(any("\u4e00" <= char <= "\u9fff" for char in text) for text in texts)
+    assert preset.zh.about.count("\n\n") == preset.about.count("\n\n")  # no paragraph is left out
