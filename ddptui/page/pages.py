@@ -145,9 +145,8 @@ def page(run: Run, preset: Preset, results: Results) -> str:
 def _rendered(title: str, kicker: str, answer: Sequence[str], sections: Sequence[Section], **parts: object) -> str:
     """Renders a page of the sections that have content; if any says what was found, with a list of contents."""
     shown = [section for section in sections if section.blocks]
-    has_contents = sum(bool(section.finding) for section in shown) > 1
-    parts |= {"title": title, "kicker": kicker, "answer": answer, "sections": shown, "has_contents": has_contents}
-    return rendered("page.html", **parts)
+    parts |= {"title": title, "kicker": kicker, "answer": answer, "sections": shown}
+    return rendered("page.html", **parts, has_contents=sum(bool(section.finding) for section in shown) > 1)
 
 
 def kicker(results: Results) -> str:
