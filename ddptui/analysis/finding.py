@@ -31,7 +31,7 @@ class Kind(enum.Enum):
     SMALL_CALLS = "small_calls"  # most of the transfer time is many calls of few bytes
     # The checks of a watched training.
     FEWER_PROCESSES = "fewer_processes"  # than the command asks for
-    NOT_AVERAGED = "not_averaged"  # each rank trains for itself; place: why, a key of words.ALONE
+    NOT_AVERAGED = "not_averaged"  # each rank trains for itself
     STARTED_APART = "started_apart"  # gradients are averaged, but the first parameters differed; place: tensors
     MOVED_APART = "moved_apart"  # parameters differ although gradients do not; place: tensors
     SOME_AVERAGED = "some_averaged"  # place: the tensors whose gradients are not averaged

@@ -12,7 +12,7 @@ from tests.support.running import Running
 
 SILENCE = 8.0  # s; more than twice what the console takes between two words
 SHORT = SILENCE / 4
-SOON_S = 5.0
+SOON_S = 30.0
 
 
 def test_ranks_wait_for_a_console_that_is_silent_for_a_while_and_end_themselves_when_it_is_for_long(

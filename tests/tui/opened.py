@@ -17,6 +17,8 @@ from ddptui.tui.app import Console
 from ddptui.tui.draft import LINE
 from ddptui.tui.screens.following import Following
 from ddptui.tui.screens.lab import Lab
+from ddptui.tui.screens.runs import RunsScreen
+from ddptui.tui.widgets.frame import TitleBar
 from ddptui.tui.widgets.lists import PresetList
 from ddptui.tui.widgets.trial_form import Field, TrialForm
 
@@ -101,6 +103,12 @@ def command(lab: Lab) -> str:
 
 def reason(lab: Lab) -> str:
     return str(lab.query_one("#reason", Static).content) if lab.query_one(TrialForm).has_class("-refused") else ""
+
+
+def are_all_listed(runs: RunsScreen) -> bool:
+    """Whether the number of runs is known: while some are still read, dots follow it."""
+    _, number = runs.query_one(TitleBar).shown
+    return number != "" and "…" not in number
 
 
 async def until(pilot: Pilot[Any], happened: Callable[[], object]) -> None:

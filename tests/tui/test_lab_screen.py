@@ -27,6 +27,7 @@ from ddptui.tui.widgets.trial_form import Field, TrialForm
 from tests.support.builders import journal, two_trials, write_preset, write_run
 from tests.support.load import busy_processes
 from tests.tui.opened import (
+    PATIENCE_S,
     answer,
     choose,
     command,
@@ -127,7 +128,7 @@ async def test_enter_runs_what_the_cursor_is_on_beside_the_screen(
     woken = threading.Event()
 
     def prepared(preset: Preset) -> Preset:
-        assert woken.wait(10), "the screen waits"
+        assert woken.wait(PATIENCE_S), "the screen waits"
         return preset
 
     monkeypatch.setattr(lab_screen, "prepare", prepared)
@@ -147,7 +148,7 @@ async def test_whether_links_can_be_slow_is_tried_beside_the_screen(own: Path, m
     made = threading.Event()
 
     def make(*_: object, **__: object) -> CompletedProcess[str]:
-        assert made.wait(10), "the screen waits"
+        assert made.wait(PATIENCE_S), "the screen waits"
         return CompletedProcess([], 1, stderr="no rights for a slow link")
 
     write_preset(own, SLOW, "slow.toml")

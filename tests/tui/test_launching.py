@@ -23,7 +23,7 @@ from ddptui.tui.screens.dialogs import HelpScreen
 from ddptui.tui.screens.lab import Lab
 from ddptui.tui.screens.runs import RunsScreen
 from tests.support.builders import journal, two_trials, write_run
-from tests.tui.opened import opened, seen, shows, toasts, until
+from tests.tui.opened import PATIENCE_S, are_all_listed, opened, seen, shows, toasts, until
 
 
 class SlowCheck:
@@ -35,7 +35,7 @@ class SlowCheck:
 
     def __call__(self, preset: Preset) -> Preset:
         self.calls += 1
-        assert self.released.wait(10), "the screen waits for the check"
+        assert self.released.wait(PATIENCE_S), "the screen waits for the check"
         return preset
 
 
@@ -99,7 +99,7 @@ async def test_a_run_is_resumed_with_checks_beside_the_screen(
     monkeypatch.setattr(prepare, "prepare", check)
     run = write_run(tmp_path, two_trials(repeats=1), journal("a"))
     async with opened(tmp_path, screen := RunsScreen()) as (app, pilot):
-        await until(pilot, lambda: screen._complete)
+        await until(pilot, lambda: are_all_listed(screen))
         await pilot.press("R")
         await until(pilot, lambda: PREPARING in seen(app))
         assert not started
@@ -118,7 +118,7 @@ async def test_a_run_whose_resumption_is_cancelled_is_free_again(
     async with app.run_test() as pilot:
         await until(pilot, lambda: PREPARING in seen(app))
         await pilot.press("escape")
-        await until(pilot, lambda: not app._is_preparing)
+        await until(pilot, lambda: not app.check_action("cancel", ()))
         assert run.is_held()  # the thread runs on
         check.released.set()
         await until(pilot, lambda: not run.is_held())
@@ -129,7 +129,7 @@ async def test_on_a_busy_machine_a_resumption_is_asked_for(tmp_path: Path, start
     run = write_run(tmp_path, two_trials(repeats=1), journal("a"))
     async with opened(tmp_path, screen := RunsScreen()) as (app, pilot):
         app.busy = "other programs kept 1.7 cores busy"
-        await until(pilot, lambda: screen._complete)
+        await until(pilot, lambda: are_all_listed(screen))
         await pilot.press("R")
         await shows(pilot, "other programs kept 1.7 cores busy")
         assert run.is_held()
@@ -158,7 +158,7 @@ async def test_escape_or_leaving_meanwhile_starts_nothing(
             app.action_runs()
         else:
             await pilot.press("escape")
-        await until(pilot, lambda: not app._is_preparing)
+        await until(pilot, lambda: not app.check_action("cancel", ()))
         check.released.set()
         await app.workers.wait_for_complete()
         await pilot.pause()

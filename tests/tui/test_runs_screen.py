@@ -20,7 +20,7 @@ from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.runs import RunsScreen
 from ddptui.tui.widgets.tables import MARK, RunTable
 from tests.support.builders import journal, preset_of, two_trials, write_run
-from tests.tui.opened import each_theme, opened, seen, survives, toasts, until
+from tests.tui.opened import PATIENCE_S, are_all_listed, each_theme, opened, seen, survives, toasts, until
 
 
 def a_run(runs: Path, name: str, **fields: Any) -> Run:
@@ -43,7 +43,7 @@ async def on_runs(
     """The screen, when all runs are read."""
     screen = RunsScreen()
     async with opened(runs, screen, size) as (app, pilot):
-        await until(pilot, lambda: screen._complete)
+        await until(pilot, lambda: are_all_listed(screen))
         yield app, pilot, screen
 
 
@@ -73,7 +73,7 @@ async def test_without_a_run_it_says_what_to_do(tmp_path: Path, there: bool) -> 
     async with on_runs(runs, (80, 24)) as (app, pilot, screen):
         assert "No runs yet in" in seen(app)
         await pilot.press("enter", "v", "=", "d", "space", "G", "r")
-        await until(pilot, lambda: screen._complete)
+        await until(pilot, lambda: are_all_listed(screen))
         assert app.screen is screen
 
 
@@ -102,7 +102,7 @@ def held_back() -> tuple[threading.Event, Callable[[Path], list[Run]]]:
     released = threading.Event()
 
     def late(runs: Path) -> list[Run]:
-        assert released.wait(10)
+        assert released.wait(PATIENCE_S)
         return all_runs(runs)
 
     return released, late
@@ -119,7 +119,7 @@ async def test_a_new_reading_leaves_the_list_as_it_is_and_what_an_earlier_one_sa
         assert screen.query_one(RunTable).chosen == "20260101-120000-made"
         monkeypatch.setattr(runs_screen, "all_runs", all_runs)
         await pilot.press("r")
-        await until(pilot, lambda: screen._complete)
+        await until(pilot, lambda: are_all_listed(screen))
         released.set()
         await pilot.pause(0.2)
         assert "3 runs" in seen(app)
@@ -283,7 +283,7 @@ async def test_a_run_that_a_console_holds_is_not_deleted(three: Path) -> None:
         assert "a console is running it" in toasts(app)[0]
         app.session = cast(Any, SimpleNamespace(run=Run(three / "20260103-120000-made"), is_over=True))
         await pilot.press("r")
-        await until(pilot, lambda: screen._complete)
+        await until(pilot, lambda: are_all_listed(screen))
         assert "▸ under way" in seen(app)
         await pilot.press("d")
         await until(pilot, lambda: len(toasts(app)) == 2)
@@ -303,7 +303,7 @@ async def test_a_run_is_deleted_only_after_a_question_and_the_cursor_stays_at_it
             await pilot.press(answer)
             await until(pilot, lambda: app.screen is screen)
             await app.workers.wait_for_complete()
-            await until(pilot, lambda: screen._complete)
+            await until(pilot, lambda: are_all_listed(screen))
             assert (name in listed(screen)) == (three / name).is_dir() == (answer == "n")
             assert len(listed(screen)) == left
             assert str(table.chosen).startswith(then)

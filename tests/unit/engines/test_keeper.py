@@ -17,7 +17,7 @@ from ddptui.host import keeper
 from tests.support import waiting
 from tests.unit.engines.conftest import launched, ready
 
-SOON_S = 8.0
+SOON_S = 30.0
 until = partial(waiting.until, within_s=SOON_S)
 SLEEP = "import time; time.sleep(600)"
 # A child of a child, in a session of its own, whose parents are gone, and which does not listen to SIGTERM.

@@ -30,7 +30,7 @@ from ddptui.wire.helper_messages import Beat, Farewell, Join, LaunchEnded, Leave
 from tests.support.builders import preset_of
 from tests.support.runner import arguments
 
-SOON_S = 5.0
+SOON_S = 30.0
 
 
 class Node:
