@@ -11,6 +11,7 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from ddptui.run.runner import Session
+from ddptui.tui import terminal
 from ddptui.tui.draft import LINE
 from ddptui.tui.screens.base import LabScreen
 from ddptui.tui.screens.dialogs import NameDialog
@@ -21,10 +22,16 @@ from ddptui.tui.screens.run import RunScreen
 from ddptui.tui.screens.runs import RunsScreen
 from ddptui.tui.widgets.trial_form import Field
 from tests.tui import primitive_recordings
-from tests.tui.opened import Opened, opened, until
+from tests.tui.opened import PATIENCE_S, Opened, opened, until
 from tests.tui.recordings import RECORDED, ToldAsItGoes, at
 
 BACKSPACE, CTRL_P, CTRL_S, CTRL_U = "\x7f", "\x10", "\x13", "\x15"
+
+
+@pytest.fixture(autouse=True)
+def every_key_waits_for_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long that takes: a busy machine may need more than the 5 s after which the console goes on."""
+    monkeypatch.setattr(terminal, "LONGEST_WAIT_S", PATIENCE_S)
 
 
 def send(app: App[int], typed: str) -> None:
