@@ -40,6 +40,7 @@ from ddptui.analysis.operations import (
     work_program,
 )
 from ddptui.analysis.policy import is_host_time, is_timed_by_device
+from ddptui.text.tables import grouped
 from ddptui.wire.messages import Line, Pause, Step
 
 Standstills = dict[int, list[Interval]]  # rank -> intervals in which its process was stopped; usually empty
@@ -112,10 +113,7 @@ def align_steps(
     host_time = any(map(is_host_time, devices.values()))
     # A rank that ended early, or whose messages were dropped, lacks steps that the others have.
     common = sorted(set.intersection(*(set(numbers) for numbers in by_number.values()))) if by_number else []
-    still: Standstills = {}
-    for pause in pauses:
-        if pause.rank not in on_gpu:
-            still.setdefault(pause.rank, []).append((pause.begin_ns, pause.end_ns))
+    still = grouped((pause.rank, (pause.begin_ns, pause.end_ns)) for pause in pauses if pause.rank not in on_gpu)
     aligned = []
     for number in common:
         # A step's own work includes the time since the step before, as "between steps".

@@ -35,6 +35,7 @@ from ddptui.findings.grades import (
     too_noisy,
 )
 from ddptui.findings.trial import median_over
+from ddptui.text.tables import grouped
 from ddptui.text.words import MS, S
 
 RUN_A = "run A"
@@ -159,10 +160,7 @@ def between_runs(results: Results, preset: Preset) -> Iterator[Finding]:
         yield from map(effect_of, ends[:FEW])
         if others := ends[FEW:]:
             yield replace(_from_to(sorted(others, key=_ratio)), place=RUN_A)
-    undecided: dict[str, list[Effect]] = {}
-    for each in compared:
-        if each.outcome in ("alike", "unclear"):
-            undecided.setdefault(_why_undecided(each), []).append(each)
+    undecided = grouped((_why_undecided(each), each) for each in compared if each.outcome in ("alike", "unclear"))
     for doubt, several in undecided.items():
         found = replace(effect_of(several[0]), kind=Kind.UNCLEAR if doubt else Kind.ALIKE, doubt=doubt or None)
         place = found.place if len(several) == 1 else RUN_A

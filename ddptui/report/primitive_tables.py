@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ddptui.analysis.primitive_results import BufferView, Cell, PrimitiveKey, View, is_uneven
 from ddptui.config.catalog import OPERATIONS, Cadence, primitive_facts, primitive_title
-from ddptui.report.rows import grouped, off_by
+from ddptui.report.rows import off_by
 from ddptui.text.drawing import Line, Span, width_of, wrap
-from ddptui.text.tables import RED, Column, Table, cell_at, fill
+from ddptui.text.tables import RED, Column, Table, cell_at, fill, grouped
 from ddptui.text.words import NOTHING, US_IN_S, digits, duration, listed, percent, sentence, size
 
 RANK_KINDS = tuple(f"rank-{number}" for number in range(8))
