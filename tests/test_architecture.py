@@ -15,7 +15,7 @@ BUDGETS = {
     "config": 1462,
     "wire": 551,
     "host": 1011,
-    "analysis": 2936,
+    "analysis": 2930,
     "findings": 2488,
     "diagnosis": 1181,
     "live": 787,

@@ -52,7 +52,7 @@ from ddptui.analysis.policy import (
     SYSTEMATIC_BESIDE_TRANSFERS,
 )
 from ddptui.analysis.results import WhatIf
-from ddptui.analysis.waits import AlignedStep, WaitAttribution
+from ddptui.analysis.waits import AlignedStep, caused_by_step
 from ddptui.text.words import S
 from ddptui.wire.messages import GATHER_OUTPUTS, Line
 from ddptui.wire.phases import PARTS
@@ -107,7 +107,7 @@ class Window:
     @cached_property
     def caused(self) -> Array:
         """How long all others together waited for each rank's own work, steps × ranks."""
-        by_step = WaitAttribution(self.steps).by_step()
+        by_step = caused_by_step(self.steps)
         return np.array([[of_step[rank] for rank in self.ranks] for of_step in by_step], dtype=np.float64)
 
     @cached_property
