@@ -17,7 +17,7 @@ BUDGETS = {
     "host": 1011,
     "analysis": 2930,
     "findings": 2488,
-    "diagnosis": 1181,
+    "diagnosis": 1179,
     "live": 787,
     "report": 1733,
     "store": 812,
