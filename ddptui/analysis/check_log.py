@@ -8,12 +8,12 @@ from statistics import fmean
 import msgspec
 
 from ddptui.analysis.correctness import differing_names
-from ddptui.analysis.operations import phase_spans
-from ddptui.wire.messages import POINT_TO_POINT, Batch, Collective, Fingerprint, Hello, Step
-from ddptui.wire.phases import BETWEEN, PARTS, PHASES
+from ddptui.analysis.operations import BETWEEN, part_at, phase_spans
+from ddptui.wire.messages import POINT_TO_POINT, Batch, Fingerprint, Hello, Step
+from ddptui.wire.phases import PHASES
 
 FORWARD, BACKWARD, AGGREGATE, OPTIMIZER = (PHASES.index(name) for name in PHASES[1:])
-AFTER = OPTIMIZER, PARTS.index(BETWEEN)  # where parameters are averaged, if they are
+AFTER = OPTIMIZER, BETWEEN  # where parameters are averaged, if they are
 RANDOM = "random numbers"  # the setting that should differ; only of a model with dropout
 MOST_PENDING = 500  # readings that some rank has not sent, and batches
 SMALL = 64  # bytes: a collective with more in forward carries activations, not a metric
@@ -113,8 +113,8 @@ class CheckLog(msgspec.Struct):
             losses.times += 1
 
     def _add_step(self, step: Step) -> None:
-        spans = [*phase_spans(step)]
-        calls = [(call, _part(spans, call)) for call in step.collectives if len(call.group) != 1]
+        spans = phase_spans(step)
+        calls = [(call, part_at(spans, call.called_ns)) for call in step.collectives if len(call.group) != 1]
         self.steps += 1
         self.kinds.update(call.kind for call, _ in calls)
         own = self.last.get(step.rank)
@@ -158,10 +158,6 @@ def processes_of(command: Sequence[str]) -> int | None:
     return None
 
 
-def _part(spans: Sequence[tuple[int, int, int]], call: Collective) -> int:
-    return next((part for part, begin, end in spans if begin <= call.called_ns < end), PARTS.index(BETWEEN))
-
-
 def groups_of(readings: Mapping[int, Fingerprint]) -> list[dict[int, Fingerprint]]:
     """The readings by the ranks that should agree: those of one torch DDP; without one, all."""
     groups: dict[tuple[int, ...], dict[int, Fingerprint]] = {}
@@ -177,9 +173,8 @@ def compare(readings: Mapping[int, Fingerprint]) -> tuple[ComparedReads, set[str
     parameters, buffers, gradients = (
         _shared([getattr(copy, name) for copy in copies]) for name in ("parameters", "buffers", "gradients")
     )
-    texts = {
-        name: {rank: readings[rank].settings.get(name, "") for rank in sorted(readings)} for name in _names(copies)
-    }
+    names = dict.fromkeys(name for copy in copies for name in copy.settings)
+    texts = {name: {rank: readings[rank].settings.get(name, "") for rank in sorted(readings)} for name in names}
     compared = ComparedReads(
         step=copies[0].step,
         at_end=copies[0].at_end,
@@ -200,10 +195,6 @@ def compare(readings: Mapping[int, Fingerprint]) -> tuple[ComparedReads, set[str
 def whole(name: str) -> str:
     """The name of a tensor, of a part of which this is the name."""
     return name.rpartition(" (")[0] or name
-
-
-def _names(copies: Sequence[Fingerprint]) -> list[str]:
-    return [*dict.fromkeys(name for copy in copies for name in copy.settings)]
 
 
 def _shared(hashes: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:

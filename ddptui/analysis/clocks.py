@@ -27,6 +27,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from ddptui.text.tables import grouped
 from ddptui.wire.messages import Done, Echo, Failed, Hello, RankMessage, Step, Tied
 from ddptui.wire.records import Launched, Message, Offset, Probe, clock_drift, map_times
 
@@ -187,11 +188,9 @@ class ClockSpread(NamedTuple):
 
     def errors_ns(self, ranks: Collection[int]) -> dict[int, float]:
         """For each of these ranks, the largest error between its clock and another one's: both errors added."""
-        ties: dict[str, list[float]] = {}  # clock -> errors of its devices, the worst first
-        for rank in ranks:
-            ties.setdefault(self.clock_of.get(rank, ""), []).append(self.tie_ns.get(rank, 0.0))
+        ties = grouped((self.clock_of.get(rank, ""), self.tie_ns.get(rank, 0.0)) for rank in ranks)
         for of_clock in ties.values():
-            of_clock.sort(reverse=True)
+            of_clock.sort(reverse=True)  # the errors of its devices, the worst first
         return {rank: self._error_ns(rank, ties) for rank in ranks}
 
     def _error_ns(self, rank: int, ties: Mapping[str, Sequence[float]]) -> float:

@@ -52,9 +52,9 @@ from ddptui.analysis.policy import (
     SYSTEMATIC_BESIDE_TRANSFERS,
 )
 from ddptui.analysis.results import WhatIf
-from ddptui.analysis.waits import AlignedStep, WaitAttribution
+from ddptui.analysis.waits import AlignedStep, caused_by_step
 from ddptui.text.words import S
-from ddptui.wire.messages import Line
+from ddptui.wire.messages import GATHER_OUTPUTS, Line
 from ddptui.wire.phases import PARTS
 
 Array = NDArray[np.float64]  # axes: steps, ranks, parts of own work; in ns
@@ -66,9 +66,7 @@ class Window:
 
     steps: Sequence[AlignedStep]
     disturbed: bool = False  # other programs kept cores busy
-    restarts: Mapping[int, str] = field(
-        default_factory=dict
-    )  # last step before the ranks were restarted -> why they ended
+    restarts: Mapping[int, str] = field(default_factory=dict)  # last step before a restart -> why the ranks ended
     watched: bool = False  # the user's own training: advice must not refer to trials of the lab
     lines: Mapping[int, Line] = field(default_factory=dict)  # as in AlignedSteps
     loaders: Mapping[int, Loaders] = field(default_factory=dict)  # likewise
@@ -109,7 +107,7 @@ class Window:
     @cached_property
     def caused(self) -> Array:
         """How long all others together waited for each rank's own work, steps × ranks."""
-        by_step = WaitAttribution(self.steps).by_step()
+        by_step = caused_by_step(self.steps)
         return np.array([[of_step[rank] for rank in self.ranks] for of_step in by_step], dtype=np.float64)
 
     @cached_property
@@ -132,6 +130,11 @@ class Window:
     def waits_are_known(self) -> bool:
         """Whether waits are known, and there are several ranks."""
         return len(self.ranks) > 1 and not self.withheld
+
+    @property
+    def are_replicas(self) -> bool:
+        """Whether the ranks are replicas of one process, whose outputs nn.DataParallel gathers."""
+        return any(call.kind == GATHER_OUTPUTS for own in self.steps[0].ranks.values() for call in own.step.collectives)
 
     def _of_steps(self, field: str) -> Array:
         steps = [[getattr(step.ranks[rank].step, field) for rank in self.ranks] for step in self.steps]

@@ -217,6 +217,11 @@ def phase_spans(step: Step) -> list[Piece]:
     return spans
 
 
+def part_at(spans: Sequence[Piece], moment_ns: int) -> int:
+    """The part of the step in which a moment lies."""
+    return next((part for part, begin, end in spans if begin <= moment_ns < end), BETWEEN)
+
+
 def work_program(
     step: Step, before: Step | None, keys: list[OperationKey], idle: list[Interval]
 ) -> tuple[list[StepMoment], list[int]]:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from ddptui.analysis.finding import Where
-from ddptui.analysis.operations import AGGREGATE, BETWEEN, Interval, Piece, phase_spans
+from ddptui.analysis.operations import AGGREGATE, Interval, Piece, part_at, phase_spans
 from ddptui.analysis.policy import (
     FEWEST_SAMPLES,
     KEEPS_LOCK_NS,
@@ -113,7 +113,7 @@ def _part_at(own: RankStep, begin: int, spans: Sequence[Piece], at_ns: int) -> i
         return None
     if any(call.called_ns <= at_ns < call.enter_ns for call in own.step.collectives):  # a delay postponed the call
         return AGGREGATE
-    return next((part for part, since, until in spans if since <= at_ns < until), BETWEEN)
+    return part_at(spans, at_ns)
 
 
 def _shares(taken: Mapping[int, Taken]) -> dict[int, float]:

@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeVar, cast, get_args
 import msgspec
 
 from ddptui.config.catalog import COMPOSITES, OPERATIONS, Cadence, ReduceOpName, primitive_facts, primitive_title
+from ddptui.text.tables import grouped
 from ddptui.text.words import US, US_IN_S
 from ddptui.wire.limits import Name, Word
 from ddptui.wire.messages import Hello, Shown, Timed
@@ -222,18 +223,14 @@ def key_of(cell: Cell) -> PrimitiveKey:
 
 def combined(repeats: Sequence[PrimitivesResult]) -> PrimitivesResult:
     """Combines several launches of the same measurement: for each cell, medians of times and the sum of calls."""
-    cells: dict[tuple[PrimitiveKey, int], list[Cell]] = {}
-    for cell in (cell for repeat in repeats for cell in repeat.cells):
-        cells.setdefault((key_of(cell), cell.bytes), []).append(cell)
+    cells = grouped(((key_of(cell), cell.bytes), cell) for repeat in repeats for cell in repeat.cells)
     # Views are the same in every launch: keep those of the first.
     return msgspec.structs.replace(repeats[0], cells=[_combined_cell(several) for several in cells.values()])
 
 
 def by_operation(cells: Iterable[Cell]) -> dict[PrimitiveKey, list[Cell]]:
     """The cells of each operation, from the smallest size to the largest."""
-    by_key: dict[PrimitiveKey, list[Cell]] = {}
-    for cell in cells:
-        by_key.setdefault(key_of(cell), []).append(cell)
+    by_key = grouped((key_of(cell), cell) for cell in cells)
     return {key: sorted(several, key=lambda cell: cell.bytes) for key, several in by_key.items()}
 
 

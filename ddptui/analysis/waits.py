@@ -40,6 +40,7 @@ from ddptui.analysis.operations import (
     work_program,
 )
 from ddptui.analysis.policy import is_host_time, is_timed_by_device
+from ddptui.text.tables import grouped
 from ddptui.wire.messages import Line, Pause, Step
 
 Standstills = dict[int, list[Interval]]  # rank -> intervals in which its process was stopped; usually empty
@@ -112,10 +113,7 @@ def align_steps(
     host_time = any(map(is_host_time, devices.values()))
     # A rank that ended early, or whose messages were dropped, lacks steps that the others have.
     common = sorted(set.intersection(*(set(numbers) for numbers in by_number.values()))) if by_number else []
-    still: Standstills = {}
-    for pause in pauses:
-        if pause.rank not in on_gpu:
-            still.setdefault(pause.rank, []).append((pause.begin_ns, pause.end_ns))
+    still = grouped((pause.rank, (pause.begin_ns, pause.end_ns)) for pause in pauses if pause.rank not in on_gpu)
     aligned = []
     for number in common:
         # A step's own work includes the time since the step before, as "between steps".
@@ -230,42 +228,33 @@ def _disjoint(waits: list[Wait]) -> list[Wait]:
     return disjoint
 
 
-class WaitAttribution:
-    """Attributes waits to the ranks whose own work caused them, along chains of ranks that wait for each other."""
+def caused_by_step(steps: Sequence[AlignedStep]) -> list[dict[int, int]]:
+    """For each step and rank, how long all others together waited for this rank's own work, in ns: also along chains of
+    ranks that wait for each other."""
+    ranks = sorted({rank for step in steps for rank in step.ranks})
+    waits = {rank: [wait for step in steps for wait in step.ranks[rank].waits] for rank in ranks}
+    idle = {rank: [interval for step in steps for interval in step.ranks[rank].idle] for rank in ranks}
 
-    def __init__(self, steps: Sequence[AlignedStep]) -> None:
-        self._steps = steps
-        ranks = sorted({rank for step in steps for rank in step.ranks})
-        self._waits = {rank: [wait for step in steps for wait in step.ranks[rank].waits] for rank in ranks}
-        self._idle = {rank: [interval for step in steps for interval in step.ranks[rank].idle] for rank in ranks}
-
-    def by_step(self) -> list[dict[int, int]]:
-        """For each step and rank, how long all others together waited for this rank's own work, in ns."""
-        # Waits for transfers among other ranks are not included: no rank's work caused them.
-        caused = []
-        for step in self._steps:
-            of_step = dict.fromkeys(self._waits, 0)
-            for rank, rank_step in step.ranks.items():
-                for wait in rank_step.waits:
-                    for cause, ns in self._causes(wait, frozenset((rank,))):
-                        of_step[cause] += ns
-            caused.append(of_step)
-        return caused
-
-    def caused_ns(self) -> dict[int, int]:
-        """For each rank, how long all others together waited for its own work, over all steps, in ns."""
-        by_step = self.by_step()
-        return {rank: sum(of_step[rank] for of_step in by_step) for rank in self._waits}
-
-    def _causes(self, wait: Wait, seen: frozenset[int]) -> list[tuple[int, int]]:
+    def causes_of(wait: Wait, seen: frozenset[int]) -> list[tuple[int, int]]:
         """Splits a wait into (rank, ns) by cause. While the late rank itself waits, the cause is the rank that it waits
         for."""
         late = wait.late_rank
-        idle = overlapping(self._idle[late], wait.begin, wait.end)
-        causes = [(late, wait.end - wait.begin - total_ns(idle))]  # the late rank's own work meanwhile
+        idle_ns = total_ns(overlapping(idle[late], wait.begin, wait.end))
+        causes = [(late, wait.end - wait.begin - idle_ns)]  # the late rank's own work meanwhile
         # Ranks may wait for each other at the same time, in different operations: follow each rank only once.
         if late not in seen:
-            for inner in touching(self._waits[late], wait.begin, wait.end):
+            for inner in touching(waits[late], wait.begin, wait.end):
                 meanwhile = Wait(max(wait.begin, inner.begin), min(wait.end, inner.end), inner.late_rank)
-                causes += self._causes(meanwhile, seen | {late})
+                causes += causes_of(meanwhile, seen | {late})
         return causes
+
+    # Waits for transfers among other ranks are not included: no rank's work caused them.
+    caused = []
+    for step in steps:
+        of_step = dict.fromkeys(ranks, 0)
+        for rank, rank_step in step.ranks.items():
+            for wait in rank_step.waits:
+                for cause, ns in causes_of(wait, frozenset((rank,))):
+                    of_step[cause] += ns
+        caused.append(of_step)
+    return caused

@@ -211,15 +211,13 @@ def _ended(seen: Evidence, causes: Sequence[ProcessEnd]) -> Failure:
     alike = [end for end in causes if end is first or (end.error and _likeness(end) == _likeness(first))]
     ranks = sorted({end.rank for end in alike if end.rank is not None})
     who = named(ranks) if ranks else "the command"
-    when = _when(first.progress)
-    place = line_of(first.stack)
     how, remedy = _how(seen, first)
     return Failure(
-        summary=" ".join(filter(None, [who, verb(ranks or [0], how[0]), when])) + how[1],
+        summary=" ".join(filter(None, [who, verb(ranks or [0], how[0]), _when(first.progress)])) + how[1],
         remedy=remedy,
         rank=ranks[0] if len(ranks) == 1 else None,
         step=_step(first.progress),
-        place=place,
+        place=line_of(first.stack),
         error=first.first_line,
         details=_end_of_log(seen) if not first.error else (),
     )

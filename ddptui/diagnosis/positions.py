@@ -9,6 +9,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from ddptui.text.tables import grouped
 from ddptui.text.words import count, listed, size
 from ddptui.wire.messages import (
     POINT_TO_POINT,
@@ -140,10 +141,7 @@ def _pronoun(clauses: list[str], ranks: Sequence[int]) -> list[str]:
 
 def _waits(ranks: Mapping[int, RankProgress], waiting: Sequence[int], late: str) -> list[str]:
     """A clause for each collective in which ranks wait. late: for whom; may be empty."""
-    calls: dict[str, list[int]] = {}
-    for rank in waiting:
-        line = line_of(ranks[rank].stack)
-        calls.setdefault(call_name(ranks[rank]) + (f", {line}" if line else ""), []).append(rank)
+    calls = grouped((_call_and_line(ranks[rank]), rank) for rank in waiting)
     wait = f"waits{' for ' * bool(late)}{late} in"
     return [f"{named(those)} {verb(those, wait)} {call}" for call, those in calls.items()]
 
@@ -169,13 +167,8 @@ def _at_a_collective(
     lines = "".join(f", {line}" for line in dict.fromkeys(line_of(ranks[rank].stack) for rank in arrived) if line)
     there = f"{wait} there{lines}"
     if missing and all(ranks[rank].stack for rank in missing):
-        return "; ".join(
-            [
-                *_groups(ranks, missing),
-                *_waits(ranks, arrived, "it" if len(missing) == 1 else "them"),
-                *_groups(ranks, beyond),
-            ]
-        ), missing
+        waits = _waits(ranks, arrived, "it" if len(missing) == 1 else "them")
+        return "; ".join([*_groups(ranks, missing), *waits, *_groups(ranks, beyond)]), missing
     if missing:
         parts = [*_pronoun(_groups(ranks, missing), missing), there, *_groups(ranks, beyond)]
         return f"{named(missing)} {verb(missing, 'has')} not arrived at {name}: {'; '.join(parts)}", missing
@@ -213,9 +206,7 @@ def describe_mismatch(mismatch: CallCountMismatch) -> tuple[str, list[int]]:
 
 def _groups(ranks: Mapping[int, RankProgress], chosen: Sequence[int]) -> list[str]:
     """What the chosen ranks are doing: a clause for each group of ranks that do the same."""
-    doing: dict[str, list[int]] = {}
-    for rank in chosen:
-        doing.setdefault(_doing(ranks[rank]), []).append(rank)
+    doing = grouped((_doing(ranks[rank]), rank) for rank in chosen)
     return [f"{named(group)} {verb(group, text)}" for text, group in doing.items()]
 
 
@@ -230,7 +221,7 @@ def _doing(progress: RankProgress) -> str:
     if progress.has_left:
         return f"has left its training loop after {count(progress.steps, 'step')}" + (f", {where}" if where else "")
     if progress.waits_in is not None and not position.ahead:
-        return f"is in {call_name(progress)}" + (f", {line}" if (line := line_of(progress.stack)) else "")
+        return f"is in {_call_and_line(progress)}"
     if where and position.step is not None:
         return f"is {where}, {'after' if is_after_step(position) else 'in'} step {position.step}"
     if is_after_step(position):
@@ -319,6 +310,11 @@ def call_name(progress: RankProgress, number: int | None = None) -> str:
         is_own = position.bytes and which == position.number
         what = f"{position.kind} ({size(position.bytes)})" if is_own else position.kind
     return f"{what} {'after' if is_after_step(position) else 'of'} step {position.step}"
+
+
+def _call_and_line(progress: RankProgress) -> str:
+    """As in: all_reduce (132 KB) of step 60, train.py:57."""
+    return ", ".join(filter(None, [call_name(progress), line_of(progress.stack)]))
 
 
 def is_after_step(position: Position) -> bool:

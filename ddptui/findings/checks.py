@@ -20,6 +20,7 @@ from ddptui.analysis.policy import (
     UNEVEN_SIZES,
 )
 from ddptui.analysis.results import Light
+from ddptui.text.tables import grouped
 from ddptui.text.words import S, listed
 from ddptui.wire.messages import POINT_TO_POINT, Batch
 
@@ -334,9 +335,7 @@ def _settings(during: Sequence[ComparedReads]) -> dict[str, Mapping[int, str]]:
 
 def _by_rank(texts: Mapping[int, str]) -> str:
     """As in: 0.1 on rank 0, 0.2 on ranks 1 and 2."""
-    ranks: dict[str, list[str]] = {}
-    for rank, text in texts.items():
-        ranks.setdefault(text or "unknown", []).append(str(rank))
+    ranks = grouped((text or "unknown", str(rank)) for rank, text in texts.items())
     return ", ".join(f"{text} on rank{'s' * (len(who) > 1)} {listed(who)}" for text, who in ranks.items())
 
 

@@ -40,6 +40,7 @@ from ddptui.analysis.policy import (
     TURNS,
     WAITED_FOR,
 )
+from ddptui.text.tables import grouped
 from ddptui.text.words import MS, S
 from ddptui.wire.phases import BETWEEN, PARTS, PHASES
 
@@ -74,9 +75,7 @@ def every_so_many(numbers: Sequence[int]) -> int | None:
 
 def pauses(window: Window) -> Iterator[Finding]:
     """Finds pauses: of all ranks at once, of several ranks by turns, or of one rank, regularly or in a few steps."""
-    by_part: dict[int, list[LongWork]] = {}
-    for pause in _pauses(window):
-        by_part.setdefault(pause.part, []).append(pause)
+    by_part = grouped((pause.part, pause) for pause in _pauses(window))
     everywhere: list[LongWork] = []
     findings: list[Finding] = []
     for part, found in by_part.items():

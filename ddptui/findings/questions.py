@@ -4,7 +4,7 @@ The question is derived from the fields in which the trials differ, so users' ow
 another kind of question, add a rule and an entry in QUESTIONS.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations
 from operator import attrgetter
 from statistics import fmean, median
@@ -35,6 +35,7 @@ from ddptui.findings.grades import (
     too_noisy,
 )
 from ddptui.findings.trial import median_over
+from ddptui.text.tables import grouped
 from ddptui.text.words import MS, S
 
 RUN_A = "run A"
@@ -107,15 +108,11 @@ def twins(results: Results, preset: Preset) -> Iterator[Finding]:
     """For trials that combine the values of two fields: compares each trial with its twin, which has the baseline's
     value of the first field and the trial's value of the second."""
     kind, amount = axes_of(preset) or ("", "")
-    known = effects(results)
-    base = {getattr(trial, amount): trial for trial in preset.trials if _same(trial, preset.base, kind)}
+    known, own = effects(results), getattr(preset.base, kind)
+    base = {getattr(trial, amount): trial for trial in preset.trials if getattr(trial, kind) == own}
     pairs = [(trial.name, base[getattr(trial, amount)].name) for trial in preset.trials]
     yield from _ranked([known[pair] for pair in pairs if pair in known], known)
     yield from losses(results.trials)
-
-
-def _same(trial: Trial, other: Trial, field: str) -> bool:
-    return bool(getattr(trial, field) == getattr(other, field))
 
 
 def _ranked_beside_baseline(results: Results) -> Iterator[Finding]:
@@ -159,10 +156,7 @@ def between_runs(results: Results, preset: Preset) -> Iterator[Finding]:
         yield from map(effect_of, ends[:FEW])
         if others := ends[FEW:]:
             yield replace(_from_to(sorted(others, key=_ratio)), place=RUN_A)
-    undecided: dict[str, list[Effect]] = {}
-    for each in compared:
-        if each.outcome in ("alike", "unclear"):
-            undecided.setdefault(_why_undecided(each), []).append(each)
+    undecided = grouped((_why_undecided(each), each) for each in compared if each.outcome in ("alike", "unclear"))
     for doubt, several in undecided.items():
         found = replace(effect_of(several[0]), kind=Kind.UNCLEAR if doubt else Kind.ALIKE, doubt=doubt or None)
         place = found.place if len(several) == 1 else RUN_A
@@ -417,12 +411,9 @@ def axes_of(preset: Preset) -> tuple[str, str] | None:
     if len(fields) != 2:
         return None
     kind, amount = sorted(fields, key=lambda field: isinstance(getattr(preset.base, field), int | float))
-    values: Mapping[str, set[str]] = {
-        field: {repr(getattr(trial, field)) for trial in preset.trials} for field in fields
-    }
+    kinds, amounts = ({repr(getattr(trial, field)) for trial in preset.trials} for field in (kind, amount))
     cells = {(repr(getattr(trial, kind)), repr(getattr(trial, amount))) for trial in preset.trials}
-    is_whole = len(cells) == len(preset.trials) == len(values[kind]) * len(values[amount])
-    return (kind, amount) if is_whole and len(values[kind]) > 1 else None
+    return (kind, amount) if len(cells) == len(preset.trials) == len(kinds) * len(amounts) else None
 
 
 def _starts(results: Results, preset: Preset) -> bool:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from ddptui.analysis.finding import ABOUT_LATE_RANK, EXPLAIN_IDLE, IDLE, PAUSES, Finding, Kind, Where
 from ddptui.analysis.late import Window
-from ddptui.analysis.operations import BETWEEN, Piece, operation_keys, overlapping, phase_spans, total_ns
+from ddptui.analysis.operations import BETWEEN, operation_keys, overlapping, part_at, phase_spans, total_ns
 from ddptui.analysis.places import lines_on_all_ranks
 from ddptui.analysis.policy import (
     AT_ITS_LIMIT,
@@ -35,7 +35,6 @@ from ddptui.findings.patterns import CALMER, every_so_many, pauses, trends, unev
 from ddptui.findings.trial import most_costly_first
 from ddptui.text.words import MS, S
 from ddptui.wire.messages import GATHER_OUTPUTS
-from ddptui.wire.phases import BETWEEN as BETWEEN_STEPS
 from ddptui.wire.phases import PARTS, PHASES
 
 AVERAGING = ("aggregate", "backward")  # phases in which gradients are sent
@@ -96,15 +95,13 @@ def idle_time(window: Window) -> Iterator[Finding]:
     kind = Kind.NETWORK if transfer > wait else Kind.WAITING
     numbers = {"share": wait + transfer, "wait_share": wait, "transfer_share": transfer}
     is_much = wait + transfer >= MUCH
-    threads = any(
-        call.kind == GATHER_OUTPUTS for own in window.steps[0].ranks.values() for call in own.step.collectives
-    )
+    is_advised = is_much and len(window.steps) >= FEWEST_STEPS and not window.are_replicas
     yield Finding(
         kind=kind,
         severity="warning" if is_much else "note",
-        place=GATHER_OUTPUTS if threads else None,
+        place=GATHER_OUTPUTS if window.are_replicas else None,
         numbers=numbers,
-        action=_action(window, kind) if is_much and len(window.steps) >= FEWEST_STEPS and not threads else None,
+        action=_action(window, kind) if is_advised else None,
     )
 
 
@@ -155,7 +152,7 @@ def _costs(window: Window) -> dict[Sent, Cost]:
         for key, call in zip(operation_keys(of_rank.step), of_rank.step.collectives, strict=True):
             exposed_ns = max(0, min(of_rank.transfers[key], call.exit_ns - call.awaited_ns))
             sent = Sent(call.kind, call.bucket is not None, call.bytes <= SMALL_BYTES)
-            made[sent].append((call.bytes, exposed_ns, _phase(spans, call.called_ns), call.line))
+            made[sent].append((call.bytes, exposed_ns, PARTS[part_at(spans, call.called_ns)], call.line))
     number = len(window.steps) * len(window.ranks)
     costs = {}
     for sent, calls in made.items():
@@ -163,10 +160,6 @@ def _costs(window: Window) -> dict[Sent, Cost]:
         line = mode([line for line in lines if line is not None] or [None])
         costs[sent] = Cost(len(calls) / number, median(sizes), mode(phases), sum(exposed) / number, line)
     return costs
-
-
-def _phase(spans: Sequence[Piece], moment_ns: int) -> str:
-    return next((PARTS[part] for part, begin, end in spans if begin <= moment_ns < end), BETWEEN_STEPS)
 
 
 DATA = PHASES.index("data")

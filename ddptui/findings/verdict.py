@@ -22,10 +22,10 @@ from ddptui.analysis.policy import (
     MOST_OF_WAITING,
 )
 from ddptui.analysis.results import ConfidenceInterval, Culprit
-from ddptui.analysis.waits import AlignedStep, AlignedSteps, align_steps
-from ddptui.findings.time import all_findings
+from ddptui.analysis.waits import AlignedSteps, align_steps
+from ddptui.findings.time import all_findings, idle_shares
 from ddptui.text.words import MS, S, count
-from ddptui.wire.messages import GATHER_OUTPUTS, Step
+from ddptui.wire.messages import Step
 from ddptui.wire.phases import PARTS
 
 LOOK_AT = {  # advice, by the part of its work in which a rank is late
@@ -54,9 +54,7 @@ def analyze_aligned(
     if not any(of_rank.step.collectives for step in steps for of_rank in step.ranks.values()):
         return None
     whole_ns = window.covered_ns
-    waited_ns = fmean(sum(step.ranks[rank].wait_ns for step in steps) for rank in ranks)
-    exposed_ns = fmean(sum(step.ranks[rank].exposed_ns for step in steps) for rank in ranks)
-    wait, transfer = waited_ns / whole_ns, (exposed_ns - waited_ns) / whole_ns
+    wait, transfer = idle_shares(window)
     caused_ns = dict(zip(ranks, map(int, window.caused.sum(axis=0)), strict=True))
     # A group of a single rank has collectives, too, but no rank waits.
     claim = _claim(window, caused_ns) if window.waits_are_known else None
@@ -72,7 +70,7 @@ def analyze_aligned(
         transfer_share=transfer,
         caused_ns=caused_ns,
         verdict=verdict_for(wait, transfer) if enough else "inconclusive",
-        culprit=_culprit(claim, caused_ns, waited_ns * len(ranks)) if claim and Kind.LATE_RANK in found else None,
+        culprit=_culprit(claim, caused_ns, wait * whole_ns * len(ranks)) if claim and Kind.LATE_RANK in found else None,
         rank_without_core=claim.rank if claim and Kind.NO_CORE in found else None,
         uncertainty=window.uncertainty,
         withheld=window.withheld,
@@ -108,7 +106,7 @@ def _claim_of(window: Window, rank: int, chance: float, caused_ns: Mapping[int, 
     """The claim about one rank. chance: how often any rank would cause so much waiting by chance."""
     steps, whole_ns = window.steps, window.covered_ns
     excess = excess_of_rank(window, rank, LATE_IN_ONE_PHASE * whole_ns / len(steps))
-    doubt = _doubt(steps, chance, excess, whole_ns)
+    doubt = _doubt(window, chance, excess)
     late_ns = min(excess.estimate, caused_ns[rank] / (len(caused_ns) - 1)) / len(steps)
     if window.uncertainty and is_within_clock_error(late_ns, rank, window.uncertainty):
         doubt = doubt or "it was late by less than the clock error"
@@ -116,7 +114,8 @@ def _claim_of(window: Window, rank: int, chance: float, caused_ns: Mapping[int, 
     return Claim(rank, excess, doubt, without_core)
 
 
-def _doubt(steps: Sequence[AlignedStep], chance: float, excess: Excess, whole_ns: float) -> str:
+def _doubt(window: Window, chance: float, excess: Excess) -> str:
+    steps, whole_ns = window.steps, window.covered_ns
     if len(steps) < FEWEST_STEPS and chance > CHANCE:
         return f"{count(len(steps), 'step is', 'steps are')} few"
     if (
@@ -124,15 +123,11 @@ def _doubt(steps: Sequence[AlignedStep], chance: float, excess: Excess, whole_ns
         or excess.estimate < excess.half
     ):
         return "its own work did not take much longer than that of the others"
-    if _are_replicas(steps) and excess.estimate < LOCK_NS * len(steps):
+    if window.are_replicas and excess.estimate < LOCK_NS * len(steps):
         return "replicas take turns with Python's lock"
     if chance > CHANCE and not excess.is_steady:
         return "its lateness comes and goes, and may be chance"
     return ""
-
-
-def _are_replicas(steps: Sequence[AlignedStep]) -> bool:
-    return any(call.kind == GATHER_OUTPUTS for rank in steps[0].ranks.values() for call in rank.step.collectives)
 
 
 def is_within_clock_error(late_ns: float, late_rank: int, uncertainty: WaitUncertainty) -> bool:

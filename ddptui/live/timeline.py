@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from ddptui.analysis.culprit import exceeds_waits, wait_uncertainty
 from ddptui.analysis.operations import Interval, OperationKey, phase_spans
-from ddptui.analysis.waits import AlignedStep, RankStep, WaitAttribution
+from ddptui.analysis.waits import AlignedStep, RankStep, caused_by_step
 from ddptui.text.words import MS
 from ddptui.wire.phases import BETWEEN, PARTS
 
@@ -232,7 +232,7 @@ def summary(joined: Sequence[AlignedStep]) -> ArrivalsSummary | None:
 
 def _compare(step: AlignedStep) -> _Compared:
     # The last rank is the one whose own work the others waited for most: a root that itself has to wait is not late.
-    caused = WaitAttribution([step]).caused_ns()
+    [caused] = caused_by_step([step])
     last = max(caused, key=lambda rank: caused[rank])
     moments = step.entered_ns[_where(step, last)]
     first = min(moments.values())

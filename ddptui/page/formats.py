@@ -55,13 +55,12 @@ def picture(run: Run, preset: Preset, results: Results, pane: str = "times", tri
         charts = matrix(shown[0]) if pane == "matrix" else of_trial(run, shown[0])[pane]
     if not charts:
         raise PictureError(f"{results.run}: no picture of {pane}: {why}")
-    is_rough = any(mark_of(each, results) for each in shown)
     return rendered(
         "picture.svg",
         title=preset.localized_title,
         finding=finding,
         charts=charts,
-        caveat=ROUGH if is_rough else "",
+        caveat=ROUGH * any(mark_of(each, results) for each in shown),
         source=f"{kicker(results)} · ddptui",
     )
 

@@ -7,6 +7,7 @@ computation, so it is part of the work.
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
+from itertools import chain
 from math import ceil
 from statistics import fmean
 
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 from ddptui.analysis.culprit import exceeds_waits, wait_uncertainty
 from ddptui.analysis.figures import other_load
 from ddptui.analysis.launch_data import LaunchData, launch_logs
-from ddptui.analysis.operations import OperationKey, operation_keys
+from ddptui.analysis.operations import operation_keys
 from ddptui.analysis.repeats import ResultsOutline, takes_cores
 from ddptui.analysis.waits import AlignedStep, RankStep
 from ddptui.config.catalog import facts_of
@@ -24,8 +25,9 @@ from ddptui.config.trial import Trial
 from ddptui.projection import ProjectionError
 from ddptui.projection.model import Costs, MeasuredCall, MeasuredTrial, Work, fit_costs
 from ddptui.store.runs import Run, RunError
+from ddptui.text.tables import grouped
 from ddptui.text.words import MB, MS, US_IN_S, S
-from ddptui.wire.messages import POINT_TO_POINT, Collective, Trained
+from ddptui.wire.messages import POINT_TO_POINT, Trained
 from ddptui.wire.phases import PHASES
 
 BATCH_PHASES = ("data", "forward", "backward")  # phases whose work grows with a rank's batch
@@ -119,9 +121,7 @@ def measured_trial(trial: Trial, logs: Sequence[LaunchData]) -> MeasuredTrial:
     if any((error := wait_uncertainty(steps)) and exceeds_waits(steps, error) for steps in launches):
         raise ProjectionError(f"{trial.name}: its transfers are unknown: the clock error exceeds the measured waits")
     steps = [step for launch in launches for step in launch]
-    by_size: defaultdict[tuple[str, int], list[float]] = defaultdict(list)
-    for kind, size, s in (call for step in steps for call in _calls(step)):
-        by_size[kind, size].append(s)
+    by_size = grouped(((kind, size), s) for step in steps for kind, size, s in _calls(step))
     overlaps = facts_of(trial.strategy).overlaps
     ranks = [rank for step in steps for rank in step.ranks.values()]
     backward_ns = fmean(max(0, rank.work_ns[BACKWARD] - _slept_ns(rank)["backward"]) for rank in ranks)
@@ -168,10 +168,8 @@ def _slept_ns(rank: RankStep) -> Counter[str]:
 def _calls(step: AlignedStep) -> Iterator[tuple[str, int, float]]:
     """Yields kind, bytes and duration in s of a step's operations. An operation begins when all its ranks have arrived
     and the previous operation has finished."""
-    by_key: defaultdict[OperationKey, list[Collective]] = defaultdict(list)
-    for rank in step.ranks.values():
-        for key, operation in zip(operation_keys(rank.step), rank.step.collectives, strict=True):
-            by_key[key].append(operation)
+    by_rank = (zip(operation_keys(rank.step), rank.step.collectives, strict=True) for rank in step.ranks.values())
+    by_key = grouped(chain.from_iterable(by_rank))
     ordered, over = sorted(by_key, key=lambda key: max(step.entered_ns[key].values())), 0.0
     for key in ordered:
         kind, all_came = by_key[key][0].kind, max(step.entered_ns[key].values())

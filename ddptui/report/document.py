@@ -13,10 +13,10 @@ from ddptui.report.columns import columns_of, leading
 from ddptui.report.matrix import matrices, side_by_side
 from ddptui.report.notes import answer, notes
 from ddptui.report.preset_columns import environment
-from ddptui.report.rows import grouped, rows_of
+from ddptui.report.rows import rows_of
 from ddptui.report.table import Asked, lesson_blocks
 from ddptui.text import tables
-from ddptui.text.tables import Filled, Table, fit, telling
+from ddptui.text.tables import Filled, Table, fit, grouped, telling
 from ddptui.text.words import in_a_row, listed, printable
 
 MOST_COLUMNS = 5  # of a table

@@ -22,9 +22,8 @@ from ddptui.analysis.operations import OperationKey, operation_keys, phase_spans
 from ddptui.analysis.policy import is_host_time
 from ddptui.analysis.thinning import StepsByRank
 from ddptui.analysis.waits import AlignedStep, align_steps
-from ddptui.report.rows import grouped
 from ddptui.text.sanitize import ascii_json
-from ddptui.text.tables import csv_lines, value_at
+from ddptui.text.tables import csv_lines, grouped, value_at
 from ddptui.text.words import MS, US, S
 from ddptui.wire.messages import Collective, Hello, Pause, Step
 from ddptui.wire.phases import PARTS, PHASES

@@ -32,7 +32,6 @@ from ddptui.report.rows import (
     OFF_BY,
     ROUGH,
     Row,
-    grouped,
     is_marked,
     is_stand_in,
     median_figure,
@@ -41,6 +40,7 @@ from ddptui.report.rows import (
     what_became,
     who,
 )
+from ddptui.text.tables import grouped
 from ddptui.text.words import MS, S, count, in_a_row, seconds
 
 # How to read the table; what came of a trial; why figures may deceive; what others have measured; what else differs

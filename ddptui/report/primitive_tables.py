@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ddptui.analysis.primitive_results import BufferView, Cell, PrimitiveKey, View, is_uneven
 from ddptui.config.catalog import OPERATIONS, Cadence, primitive_facts, primitive_title
-from ddptui.report.rows import grouped, off_by
+from ddptui.report.rows import off_by
 from ddptui.text.drawing import Line, Span, width_of, wrap
-from ddptui.text.tables import RED, Column, Table, cell_at, fill
+from ddptui.text.tables import RED, Column, Table, cell_at, fill, grouped
 from ddptui.text.words import NOTHING, US_IN_S, digits, duration, listed, percent, sentence, size
 
 RANK_KINDS = tuple(f"rank-{number}" for number in range(8))
@@ -236,10 +236,7 @@ SIZE_COLUMNS: tuple[Column[Cell], ...] = (
     Column("mean", _time("mean"), 81, about="The mean over all calls, which nccl-tests reports."),
     Column("algbw", cell_at("algbw_gb_s", digits), 91, about="The size divided by the mean time, in GB/s (1e9 bytes)."),
     Column(
-        "busbw",
-        cell_at("busbw_gb_s", digits),
-        97,
-        about="algbw × the factor of nccl-tests: the bandwidth of a link.",
+        "busbw", cell_at("busbw_gb_s", digits), 97, about="algbw × the factor of nccl-tests: the bandwidth of a link."
     ),
     Column("slowest", cell_at("slowest", "rank {}".format), 60, about="The rank whose calls took longest on average."),
     Column("ratio", _ratio, 98, about="Of two runs: B's median over A's, with the least and most of their launches."),

@@ -10,9 +10,8 @@ from ddptui.analysis.primitive_results import NcclUse
 from ddptui.analysis.results import PlaceTime, RankResult, Results, TrialResult
 from ddptui.config.catalog import facts_of
 from ddptui.config.preset import Preset
-from ddptui.report.rows import grouped
 from ddptui.text.drawing import shorten
-from ddptui.text.tables import GAP, Column, Filled, Table, cell_at, fill, fit, telling, total
+from ddptui.text.tables import GAP, Column, Filled, Table, cell_at, fill, fit, grouped, telling, total
 from ddptui.text.words import NOTHING, count, digits, listed, part_of, percent, seconds, size, size_unit
 from ddptui.wire.phases import BETWEEN, PARTS
 

@@ -1,7 +1,7 @@
 """Rows of the table that compares trials, and cells that several tables and sentences share."""
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from ddptui.analysis.breakdown import Breakdown, difference
 from ddptui.analysis.effect import ratio_pairs
@@ -14,8 +14,6 @@ from ddptui.findings.trial import median_over
 from ddptui.text.words import NOTHING, digits
 
 Figure = Callable[[RepeatResult], float | None]
-Key = TypeVar("Key")
-Item = TypeVar("Item")
 OFF_BY = "±"
 DISTURBED = "⚠"
 ROUGH = f"{DISTURBED} disturbed, so inexact"
@@ -79,14 +77,6 @@ def from_baseline(trial: TrialResult, results: Results) -> Breakdown | None:
     """By how much it took longer than its baseline, in parts; None: it is the baseline, or they cannot be compared."""
     base = results.base_of(trial)
     return difference(trial, base) if base and base is not trial else None
-
-
-def grouped(pairs: Iterable[tuple[Key, Item]]) -> dict[Key, list[Item]]:
-    """Groups pairs by their first part: the keys are the first parts, the values lists of the second parts."""
-    groups: dict[Key, list[Item]] = {}
-    for key, item in pairs:
-        groups.setdefault(key, []).append(item)
-    return groups
 
 
 def who(names: Sequence[str], trials: int) -> str:

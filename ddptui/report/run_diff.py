@@ -12,7 +12,8 @@ from ddptui.analysis.repeats import finished
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.trial import Bottleneck
 from ddptui.config.values import describe_bottleneck
-from ddptui.report.rows import grouped, who
+from ddptui.report.rows import who
+from ddptui.text.tables import grouped
 from ddptui.text.words import NOTHING
 
 Both = Sequence[tuple[TrialResult, TrialResult]]  # the trials that are compared, A's first

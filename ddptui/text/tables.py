@@ -1,4 +1,4 @@
-"""Tables: defines columns, chooses those that fit, sorts rows, and renders text, Markdown or CSV."""
+"""Tables: groups items, defines columns, chooses those that fit, sorts rows, and renders text, Markdown or CSV."""
 
 import csv
 import re
@@ -12,6 +12,7 @@ from ddptui.text.words import FACTORS, NOTHING
 GAP = 2  # spaces between two columns
 END, BOLD, DIM, RED = map(style, (0, 1, 2, 31))
 
+Key = TypeVar("Key")
 Item = TypeVar("Item")
 
 
@@ -135,6 +136,14 @@ def csv_lines(header: Sequence[str], rows: Iterable[Mapping[str, object]]) -> It
 def as_csv(header: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
     """The text of a CSV file."""
     return "".join(csv_lines(header, rows))
+
+
+def grouped(pairs: Iterable[tuple[Key, Item]]) -> dict[Key, list[Item]]:
+    """Groups pairs by their first part: the keys are the first parts, the values lists of the second parts."""
+    groups: dict[Key, list[Item]] = {}
+    for key, item in pairs:
+        groups.setdefault(key, []).append(item)
+    return groups
 
 
 def value_at(part: object, path: str) -> object:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddptui.analysis.operations import AGGREGATE, union
-from ddptui.analysis.waits import AlignedStep, Wait, WaitAttribution, align_steps
+from ddptui.analysis.waits import AlignedStep, Wait, align_steps, caused_by_step
 from ddptui.wire.messages import Collective, Pause, Step
 from ddptui.wire.phases import PARTS, PHASES
 from tests.support.traces import (
@@ -265,13 +265,13 @@ def test_who_waits_for_a_root_that_waits_for_a_leaf_waits_for_the_leaf() -> None
     step = star(100, 100, 400)
     assert step.ranks[1].waits == [Wait(105, 405, 0)]  # for the root's broadcast,
     # which came so late for the leaf: 100 … 400 the root waited itself, then it transferred
-    assert WaitAttribution([step]).caused_ns() == {0: 0, 1: 0, 2: 300 + 295}
+    assert caused_by_step([step]) == [{0: 0, 1: 0, 2: 300 + 295}]
 
 
 def test_what_the_root_itself_takes_is_its_own_fault() -> None:
     step = star(100, 100, 100, late_root=50)
     assert step.ranks[1].wait_ns == 50
-    assert WaitAttribution([step]).caused_ns() == {0: 2 * 50, 1: 0, 2: 0}
+    assert caused_by_step([step]) == [{0: 2 * 50, 1: 0, 2: 0}]
 
 
 def test_a_wait_for_a_transfer_among_others_is_nobodys_fault() -> None:
@@ -283,7 +283,7 @@ def test_a_wait_for_a_transfer_among_others_is_nobodys_fault() -> None:
     }
     [step] = align_steps(simulate([programs])).steps
     assert waits_of(step) == [0, 0, 500]
-    assert WaitAttribution([step]).caused_ns() == {0: 0, 1: 0, 2: 0}
+    assert caused_by_step([step]) == [{0: 0, 1: 0, 2: 0}]
 
 
 def test_blame_reaches_back_over_the_end_of_a_step() -> None:
@@ -297,7 +297,8 @@ def test_blame_reaches_back_over_the_end_of_a_step() -> None:
     second: dict[int, Program] = {
         rank: [("data", [Work(10)]), ("aggregate", [Call("all", "all_reduce", 5)])] for rank in RANKS
     }
-    caused = WaitAttribution(align_steps(simulate([first, second])).steps).caused_ns()
+    by_step = caused_by_step(align_steps(simulate([first, second])).steps)
+    caused = {rank: sum(of_step[rank] for of_step in by_step) for rank in RANKS}
     assert caused[0] == 0
     assert caused[2] >= 290 * 2 - 20
     assert caused[1] <= 20
@@ -310,7 +311,7 @@ def test_all_that_is_waited_for_is_blamed_on_somebody_or_was_a_transfer(
     for transfer in (1, 9):
         steps = align_steps(trace(works, shape, transfer)).steps  # type: ignore[arg-type]
         waited = sum(own.wait_ns for step in steps for own in step.ranks.values())
-        blamed = sum(WaitAttribution(steps).caused_ns().values())
+        blamed = sum(sum(of_step.values()) for of_step in caused_by_step(steps))
         assert blamed <= waited
         assert blamed >= waited - 4 * transfer * len(works) * len(works[0]) ** 2
 
@@ -373,7 +374,7 @@ def test_who_stands_still_in_an_operation_is_waited_for(
     assert other.wait_ns == 0
     assert other.exposed_ns == other.transfer_ns == 80 - stood
     assert other.work_ns[AGGREGATE] == 1000 - 80 + stood
-    assert WaitAttribution([step]).caused_ns() == {0: 0, 1: waited}
+    assert caused_by_step([step]) == [{0: 0, 1: waited}]
 
 
 def test_who_stands_still_himself_waits_for_nobody_meanwhile() -> None:
