@@ -29,7 +29,7 @@ BUDGETS = {
     "tui": 3699,
     "cli": 809,
     "workers": 7008,
-    "templates": 653,
+    "templates": 639,
 }
 MOST_PICTURES, MOST_PICTURE_BYTES = 24, 2_000_000
 
