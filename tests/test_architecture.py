@@ -18,7 +18,7 @@ BUDGETS = {
     "analysis": 2947,
     "findings": 2509,
     "diagnosis": 1189,
-    "live": 787,
+    "live": 775,
     "report": 1743,
     "store": 812,
     "engines": 2322,
