@@ -21,7 +21,7 @@ BUDGETS = {
     "live": 775,
     "report": 1743,
     "store": 812,
-    "engines": 2322,
+    "engines": 2316,
     "run": 1205,
     "doctor": 442,
     "projection": 491,
