@@ -22,7 +22,7 @@ from ddptui.wire.messages import (
     Timed,
     Trained,
 )
-from ddptui.wire.records import Ended, Injection, Launched, Load, Message, Notice, Offset, Refused
+from ddptui.wire.records import Ended, Injection, Launched, Load, Message, Notice, Offset
 
 OfRank = Step | Shown | Timed | Heartbeat | Ready | Trained | Done | Failed
 RATE_OVER = 20  # a rank's pace is measured over this many steps
@@ -50,9 +50,7 @@ def _apply(live: Live, message: Message) -> None:
         case Launched():
             _begin(live, message)
         case Hello():
-            rank = live.ranks[message.rank] = RankState(
-                rank=message.rank, pid=message.pid, device=message.device, host=message.host
-            )
+            rank = live.ranks[message.rank] = RankState(message.rank, message.device, message.host)
             _active(live, rank, message.at_ns)
         case Pause():
             live.pauses.append(message)
@@ -66,8 +64,6 @@ def _apply(live: Live, message: Message) -> None:
                     rank.ends.clear()
         case Load():
             live.load = message
-        case Refused():
-            live.refused = message
         case Notice():
             live.notice = message.text.partition("\n")[0]
         case Injection():
@@ -93,15 +89,14 @@ def _apply_to_rank(live: Live, rank: RankState, message: OfRank) -> None:
             rank.gpu_bytes, rank.gpu_reserved_bytes = message.gpu_bytes, message.gpu_reserved_bytes
             rank.gpu = message.gpu or Gpu()
             live.loaders.setdefault(message.rank, Loaders()).add(message)
-            rank.dropped = message.dropped
         case Ready():
             rank.state, rank.steps, rank.flops = "running", message.steps, message.flops
         case Trained():
             rank.step, rank.loss = rank.steps or 0, message.loss
         case Done():
-            rank.state, rank.dropped = "done", message.dropped
+            rank.state = "done"
         case Failed():
-            rank.state, rank.error = "failed", message.error or "ended without an error message"
+            rank.state = "failed"
     rank.progress = rank.progress.after(message)
 
 
@@ -119,7 +114,7 @@ def _step(live: Live, rank: RankState, message: Step) -> None:
 def _begin(live: Live, message: Launched) -> None:
     live.trial, live.repeat = message.trial, message.repeat
     live.status, live.error = "running", None
-    live.ranks, live.load, live.refused, live.called = {}, None, None, ""
+    live.ranks, live.load, live.called = {}, None, ""
     live.injected, live.changed_ns = None, 0
     live.watched, live.checks = message.watched, CheckLog(asked=processes_of(message.command))
     live.launched_ns = message.at_ns

@@ -23,7 +23,7 @@ from ddptui.config.trial import Bottleneck
 from ddptui.diagnosis.positions import RankProgress
 from ddptui.findings.repeat import NO_OUTCOMES, Outcomes
 from ddptui.wire.messages import Gpu, Hello, Line, Pause, Shown, Step, Stood, Timed
-from ddptui.wire.records import Launched, Load, Message, Refused
+from ddptui.wire.records import Launched, Load, Message
 
 Item = TypeVar("Item")
 
@@ -62,7 +62,6 @@ class RankState(msgspec.Struct):
     """The state of one rank of the current launch."""
 
     rank: int
-    pid: int
     device: str
     host: str = ""
     state: str = "starting"  # starting, running, done, failed
@@ -80,9 +79,7 @@ class RankState(msgspec.Struct):
     gpu_bytes: int | None = None  # allocated for the rank's tensors
     gpu_reserved_bytes: int | None = None  # reserved by torch, allocated or not
     gpu: Gpu = Gpu()  # load, memory, power and clock of the rank's GPU, all processes included
-    dropped: int = 0  # messages lost because the rank's queue was full
     progress: RankProgress = RankProgress()
-    error: str | None = None
 
     @property
     def steps_per_s(self) -> float | None:
@@ -123,7 +120,6 @@ class Live(msgspec.Struct):
     changed_ns: int = 0  # when the user last changed the delays of this launch; 0: never
     ranks: dict[int, RankState] = msgspec.field(default_factory=dict)
     load: Load | None = None
-    refused: Refused | None = None  # rejected messages of the current launch
     notice: str = ""  # what the launch waits for before its ranks connect
     called: str = ""  # the primitive that was called last: all_reduce, 64 KB
     pauses: deque[Pause] = msgspec.field(default_factory=lambda: deque(maxlen=MOST_PAUSES))
@@ -153,10 +149,6 @@ class Live(msgspec.Struct):
     def loss(self) -> float | None:
         """The loss of the last steps: the mean over ranks, weighted by samples."""
         return mean_by_sample([(rank.samples, rank.loss) for rank in self.ranks.values() if rank.loss is not None])
-
-    @property
-    def samples_per_s(self) -> float | None:
-        return sum(rank.samples_per_s or 0.0 for rank in self.ranks.values()) or None
 
 
 def recent(items: Sequence[Item], ended_ns: Callable[[Item], int], fewest: int) -> list[Item]:

@@ -195,7 +195,6 @@ class Playback:
     """The replay of a run. `pause`, `faster`, `seek`, `step` and others control it; `drain` returns the messages up to
     its current moment. While it plays, it skips idle time, from the end of one launch to the first step of the next."""
 
-    controls = None
     error = None
     finished_before = NO_OUTCOMES  # a replay begins with the first launch, even if the run was resumed
 

@@ -24,7 +24,7 @@ from tests.tui.opened import on, seen, tick, until
 from tests.tui.recordings import Clock, moment_s, over
 
 GB = 2**30
-ON_CPU = RankState(rank=0, pid=1, device="cpu", cpu_percent=99.0)
+ON_CPU = RankState(rank=0, device="cpu", cpu_percent=99.0)
 FULL = Gpu(busy_percent=96.6, used_bytes=5 * GB, total_bytes=80 * GB, watts=251.4, celsius=71, sm_mhz=1979.6)
 ON_GPU = msgspec.structs.replace(ON_CPU, device="cuda:0", gpu_bytes=3 * GB, gpu_reserved_bytes=17 * GB // 4, gpu=FULL)
 OF_GPUS = ["gpu %", "gpu used", "W", "MHz", "gpu mem.", "°C"]

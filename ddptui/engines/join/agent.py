@@ -39,12 +39,8 @@ from ddptui.wire.helper_messages import MEETING_MARK, MOST_BYTES, Begin, LaunchE
 from ddptui.wire.limits import MOST_OF_AN_ERROR
 
 ENDED_BY_CONSOLE = -15  # exit code as if the launcher had been ended by SIGTERM
-ACCEPTED = (
-    HUB,
-    TOKEN,
-    KEYS_VARIABLE,
-    SILENCE_S,
-)  # a console may set only these variables on a node: others could run programs
+# A console may set only these variables on a node: others could run programs.
+ACCEPTED = (HUB, TOKEN, KEYS_VARIABLE, SILENCE_S)
 
 
 class JoinError(ValueError):

@@ -14,7 +14,7 @@ import psutil
 from ddptui.config.catalog import COMMAND, LAUNCH_MODES
 from ddptui.config.fields import FIELDS
 from ddptui.config.preset import start_of
-from ddptui.config.trial import StartKind, Trial
+from ddptui.config.trial import Trial
 from ddptui.diagnosis.stall import WORKING
 from ddptui.engines import base as launch
 from ddptui.engines.base import LAUNCHER_LOG, Engine, Launch
@@ -108,11 +108,11 @@ def start_local(
         if kind == "warm":
             try:
                 process = warm.fork(*_forked(trial), environment, folder, launch_folder, log)
-                return LocalLaunch(process, launch_folder, "warm", warm=warm)
+                return LocalLaunch(process, launch_folder, warm)
             except CannotFork as error:
                 why = str(error)
         cold = start_keeper(command, environment, folder, launch_folder, log)
-        return LocalLaunch(cold, launch_folder, "cold", why)
+        return LocalLaunch(cold, launch_folder, start_why=why)
 
 
 def _forked(trial: Trial) -> tuple[str, str, list[str]]:
@@ -128,19 +128,13 @@ class LocalLaunch(Launch):
     """A launcher below a keeper, which ends all processes of the launch when this process asks for it or dies."""
 
     def __init__(
-        self,
-        process: StartedKeeper | ForkedLaunch,
-        folder: Path,
-        start: StartKind,
-        start_why: str = "",
-        *,
-        warm: WarmParent | None = None,
+        self, process: StartedKeeper | ForkedLaunch, folder: Path, warm: WarmParent | None = None, start_why: str = ""
     ) -> None:
-        """folder: the temporary folder of the launch. start, start_why: see engines.base.Launch. warm: the warm parent
-        that forked the ranks; None: they were started cold."""
+        """folder: the temporary folder of the launch. warm: the warm parent that forked the ranks; None: they were
+        started cold. start_why: see engines.base.Launch."""
         self._folder = folder
         self._warm = warm
-        self.start, self.start_why = start, start_why
+        self.start, self.start_why = "warm" if warm else "cold", start_why
         self._process = process
         # psutil remembers start times, so a reused process id is not mistaken for one of these
         self._processes: dict[int, psutil.Process] = {}

@@ -190,9 +190,8 @@ class RunScreen(PanedScreen, Following):
         if self.watched.live.status == "running":
             self.controls.ask_for_stacks(self.watched.live.launched_ns)
             self.action_pane("where")
-            self.query_one(
-                WherePane
-            ).border_subtitle = "asked: each rank answers with its stack"  # a toast would cover it
+            pane = self.query_one(WherePane)
+            pane.border_subtitle = "asked: each rank answers with its stack"  # a toast would cover it
 
     def action_log_scale(self) -> None:
         chart = self.query_one(LineChart)

@@ -170,8 +170,6 @@ class Panes(PaneGrid):
                 file = LAUNCHER_LOG if self._is_command else f"rank-{rank}.log"
                 pane.border_subtitle = "" if self._is_command else f"rank {rank}"
                 pane.show(feed.run.repeat_folder(live.trial, live.repeat) / file)
-            case _:
-                pass
 
 
 def last_arrivals(shown: RunMonitor) -> tuple[Sequence[AlignedStep], int | None]:

@@ -354,7 +354,7 @@ class RankTable(LabTable):
         first, rows = int(self.scroll_y), []
         # Only the visible rows, or a few more, since there may be a thousand ranks.
         for number in range(first, min(first + self.app.size.height, ranks)):
-            rank = live.ranks.get(number) or RankState(rank=number, pid=0, device="")
+            rank = live.ranks.get(number) or RankState(number, device="")
             state = states.get(number, "launching" if live.status == "running" else "")
             waited = wait_ms(steps, number) if waits_known else None
             rows.append(RankRow(rank, state, phases_ms(rank, steps), waited, is_culprit=number == watched.culprit))

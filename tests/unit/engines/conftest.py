@@ -84,9 +84,9 @@ def launched(script: str, folder: Path, warm: WarmParent | None, **variables: st
     with (folder / LAUNCHER_LOG).open("wb") as log:
         where = variables, folder, own, log
         if warm is not None:
-            return LocalLaunch(warm.fork("tests.support.script", "main", [script], *where), own, "warm", warm=warm)
+            return LocalLaunch(warm.fork("tests.support.script", "main", [script], *where), own, warm)
         command = [sys.executable, "-m", "tests.support.script", script]
-        return LocalLaunch(start_keeper(command, *where), own, "cold")
+        return LocalLaunch(start_keeper(command, *where), own)
 
 
 def ready(parent: WarmParent) -> WarmParent:
