@@ -28,7 +28,7 @@ BUDGETS = {
     "page": 518,
     "tui": 3699,
     "cli": 809,
-    "workers": 6953,
+    "workers": 6950,
     "templates": 653,
 }
 MOST_PICTURES, MOST_PICTURE_BYTES = 24, 2_000_000
