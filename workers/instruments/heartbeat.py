@@ -3,16 +3,15 @@
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import psutil
 
 from ddptui.host.gpus import MJ_PER_J, MW_PER_W, answer, is_held_back
 from ddptui.wire.messages import Gpu, LoaderWorker
 
-T = TypeVar("T")
 LOADER_WORKER = "pt_data_worker"  # torch/utils/data/_utils/worker.py names its thread so
 ENDED = psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD
 MOST_CHILDREN, MOST_WORKERS = 1_000, 256
@@ -34,7 +33,10 @@ class GpuMeter:
 
     def read(self) -> Gpu | None:
         """The GPU's figures; None if the device is not a GPU, or NVML is missing or does not know it."""
-        return value_or_none(partial(figures, nvml(), self._handle)) if self._handle is not None else None
+        if self._handle is not None:
+            with suppress(Exception):  # a GPU may be lost, and a missing figure must never end the rank
+                return figures(nvml(), self._handle)
+        return None
 
 
 class ProcessMeter:
@@ -137,11 +139,3 @@ def figures(nvml: Any, handle: Any) -> Gpu:
         held_back=is_held_back(nvml, handle),
         joules=millijoules and millijoules / MJ_PER_J,
     )
-
-
-def value_or_none(read: Callable[[], T]) -> T | None:
-    """The result of `read`, or None if it fails."""
-    try:
-        return read()
-    except Exception:  # a GPU may be lost, and a missing figure must never end the rank
-        return None

@@ -4,9 +4,10 @@ import math
 import threading
 import time
 import zlib
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import count
 from types import CodeType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 LOG_EVERY = 20  # steps between two lines in the log
-MOST_SAMPLES = 10_000
+MOST_SAMPLES = 10_000  # that wait for their step: only if no step is reported
 PLACES = {part: place for place, part in enumerate(PARTS)}
 PLAIN_ORDER = (0, 1, 2, 3, 4)
 UNKNOWN = Scheduled()
@@ -55,7 +56,7 @@ class Progress:
         self._reporter = reporter
         self._queue: RunQueue | None = None
         self._sampler: Sampler | None = None
-        self._sampled: deque[Sampled] = deque()  # that belong to no step yet
+        self._sampled: deque[Sampled] = deque(maxlen=MOST_SAMPLES)  # that belong to no step yet
         self._lines: set[int] = set()  # numbers that the console knows
 
     def sample_lines(self, name: Callable[[CodeType], Named], *, tells_stack: bool = False) -> None:
@@ -167,8 +168,6 @@ class Progress:
         """Take a sample of the training's thread (sampler.py), before its step."""
         if stack:
             self._sampled.append(Sampled(at_ns, ns, self._line(stack, outside), held_ns))
-        if len(self._sampled) > MOST_SAMPLES:  # no step is reported
-            self._sampled.popleft()
 
     def _line(self, stack: Stack, outside: int = 0) -> int:
         """The number of a line, which the console learns."""
@@ -228,18 +227,15 @@ def collective_messages(
     """The messages about a step's collectives, in order. times: the calls' moments in ns, five per call. line: numbers
     the lines that called them."""
     messages = []
-    next_number: dict[tuple[int, ...], int] = {}  # by group
+    numbers: defaultdict[tuple[int, ...], Iterator[int]] = defaultdict(count)  # by group
     bucket = 0
     by_call = zip(*[iter(times)] * 5, strict=True)  # the same iterator five times: groups of five
     for call, (called_ns, enter_ns, awaited_ns, notified_ns, ended_ns) in zip(calls, by_call, strict=True):
-        number = 0
-        if call.kind not in POINT_TO_POINT:  # between two ranks: numbers would differ between ranks
-            number = next_number.get(call.group, 0)
-            next_number[call.group] = number + 1
         messages.append(
             Collective(
                 kind=call.kind,
-                seq=number,
+                # Of calls between two ranks, numbers would differ between ranks.
+                seq=0 if call.kind in POINT_TO_POINT else next(numbers[call.group]),
                 bytes=call.size,
                 called_ns=called_ns,
                 enter_ns=enter_ns,

@@ -65,7 +65,6 @@ class Reporter:
         self._loaders = LoaderMeter(of)
         self._known = False  # whether Hello has left the queue, which may be late since CUDA starts first
         self.dropped = 0
-        self._given_up = False
         self._has_failed = False  # whether a deferred message has failed
         self.command: SetBottleneck | None = None  # the console's latest, until the loop takes it between two steps
         self.bottleneck: Callable[[SetBottleneck], object] = self._keep  # called by the thread with a new one
@@ -104,20 +103,12 @@ class Reporter:
 
     def send(self, message: RankMessage | Deferred) -> None:
         """Queue a message, or a function that the reporter's thread calls until it returns messages."""
-        if self._given_up:
-            return
         if len(self._queue) >= MOST_QUEUED:
             self.dropped += 1
             return
         self._queue.append(message)
         if self._thread is None:
             self._take()
-
-    def give_up(self) -> None:
-        """Send nothing more, and drop unsent messages. Any thread may call this."""
-        self._given_up = True
-        self._closing.set()
-        self._queue.clear()
 
     def close(self) -> None:
         """Send the queued messages, and end the thread."""
@@ -151,9 +142,8 @@ class Reporter:
                 if time.monotonic() >= next_beat:
                     next_beat += BEAT_EVERY_S
                     self._unsent.append(self._beat(process))
-        if not self._given_up:
-            self._flush(lambda: self._send(socket))
-        socket.close(linger=0 if self._given_up else None)
+        self._flush(lambda: self._send(socket))
+        socket.close()
         context.term()
 
     def _beat(self, process: ProcessMeter) -> Heartbeat:

@@ -141,9 +141,8 @@ class Tap:
 
     def begin(self, timer: PhaseTimer) -> None:
         """Record calls from now on: a step begins."""
-        if self._has_failed:
-            return
-        self._timer = timer
+        if not self._has_failed:
+            self._timer = timer
 
     def settle(self) -> None:
         """torch DDP has just returned, after waiting in C++ for all operations that it had issued there."""

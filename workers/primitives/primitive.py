@@ -89,13 +89,6 @@ def wrong_elements(actual: Tensor, expected: Tensor, ranks: int) -> int:
     return int((~(error <= tolerance)).sum())  # written so that NaN counts as wrong
 
 
-OPS = {
-    "sum": dist.ReduceOp.SUM,
-    "product": dist.ReduceOp.PRODUCT,
-    "max": dist.ReduceOp.MAX,
-    "min": dist.ReduceOp.MIN,
-    "avg": dist.ReduceOp.AVG,
-}
 Works = Sequence[dist.Work | None]  # operations to wait for; None if already over
 
 
@@ -137,7 +130,7 @@ class Primitive:
 
     def __init__(self, setting: Setting) -> None:
         self.rank, self.ranks, self.root, self.elements, self.dtype, self.device, self.reduce_op = setting
-        self.op = OPS[self.reduce_op]
+        self.op = getattr(dist.ReduceOp, self.reduce_op.upper())
         self.allocate()
 
     def allocate(self) -> None:

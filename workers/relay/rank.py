@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, BinaryIO
 
 from msgspec.structs import asdict, replace
 
@@ -54,8 +54,8 @@ class WatchedRank:
 
     def _run(self) -> None:
         try:
-            with self._connection:
-                self._read_all()
+            with self._connection, self._connection.makefile("rb") as frames:
+                self._read_all(frames)
         except OSError:
             pass  # the rank was killed before it sent anything
         except (ValueError, LookupError, TypeError, RecursionError, AttributeError, EOFError) as error:
@@ -64,14 +64,14 @@ class WatchedRank:
             if self._reporter is not None:
                 self._reporter.close()
 
-    def _read_all(self) -> None:
-        if (hello := self._frame()) is None:
+    def _read_all(self, frames: BinaryIO) -> None:
+        if (hello := next_frame(frames)) is None:
             return  # the rank ended before it sent anything, e.g. by exec of another program
         if not isinstance(hello, dict) or hello["version"] != NOTES_VERSION:
             raise ValueError("the training was started by another version of ddptui: restart it with `ddptui watch`")
         steps = self._begin(hello)
         try:
-            while (frame := self._frame()) is not None:
+            while (frame := next_frame(frames)) is not None:
                 if isinstance(frame, list):
                     self._memory.look()
                     with self._lock:
@@ -183,25 +183,20 @@ class WatchedRank:
         )
         self._reporter.send(failed)
 
-    def _frame(self) -> dict[str, Any] | list[Any] | None:
-        """The next frame, a message or notes; None if the connection has ended. Raises OSError or ValueError."""
-        head = self._bytes(HEAD_BYTES)
-        if len(head) < HEAD_BYTES:
-            return None
-        length = int.from_bytes(head[1:], "big")
-        if length > MOST_BYTES_A_FRAME:
-            raise ValueError("the rank sent a frame of more than 64 MiB")
-        body = self._bytes(length)
-        if len(body) < length:
-            return None
-        frame: dict[str, Any] | list[Any] = json.loads(body) if head[:1] == JSON else marshal.loads(body)
-        return frame
 
-    def _bytes(self, number: int) -> bytes:
-        parts = bytearray()
-        while len(parts) < number and (new := self._connection.recv(number - len(parts))):
-            parts += new
-        return bytes(parts)
+def next_frame(frames: BinaryIO) -> dict[str, Any] | list[Any] | None:
+    """The next frame, a message or notes; None if the connection has ended. Raises OSError or ValueError."""
+    head = frames.read(HEAD_BYTES)
+    if len(head) < HEAD_BYTES:
+        return None
+    length = int.from_bytes(head[1:], "big")
+    if length > MOST_BYTES_A_FRAME:
+        raise ValueError("the rank sent a frame of more than 64 MiB")
+    body = frames.read(length)
+    if len(body) < length:
+        return None
+    frame: dict[str, Any] | list[Any] = json.loads(body) if head[:1] == JSON else marshal.loads(body)
+    return frame
 
 
 class ProcessMemory:

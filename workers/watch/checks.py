@@ -7,6 +7,7 @@ part at the next such step. It never waits for its device, calls no collective, 
 import os
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 from weakref import ref
 
@@ -373,19 +374,13 @@ def is_ours(hook: Any) -> bool:
     return str(getattr(hook, "__module__", "")).startswith(__name__.partition(".")[0] + ".")
 
 
-class untouched:
+@contextmanager
+def untouched() -> Iterator[None]:
     """Within this context, nothing is recorded for backward, and neither tensor subclasses nor modes of the training
     see what is called."""
-
-    def __enter__(self) -> None:
-        # In this order: a mode of the training would see no_grad, too.
-        self._contexts = torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch(), torch.no_grad()
-        for context in self._contexts:
-            context.__enter__()
-
-    def __exit__(self, *error: Any) -> None:
-        for context in reversed(self._contexts):
-            context.__exit__(*error)
+    # In this order: a mode of the training would see no_grad, too.
+    with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch(), torch.no_grad():
+        yield
 
 
 def next_due(signs: int) -> int:

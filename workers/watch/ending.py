@@ -270,8 +270,7 @@ def is_ours(code: CodeType) -> bool:
 
 def _error_of_exit(code: Any, caller: FrameType | None) -> str:
     """What a sys.exit says, without an exception before it. caller: the frame that called sys.exit."""
-    is_argparse = caller is not None and caller.f_globals.get("__name__") == "argparse"
-    if caller is not None and is_argparse and caller.f_code.co_name == "exit":
+    if caller and caller.f_globals.get("__name__") == "argparse" and caller.f_code.co_name == "exit":
         message = caller.f_locals.get("message")  # of the standard library's frame, none of the training's
         if isinstance(message, str) and message.strip():
             return message.strip()[:MOST_ERROR]

@@ -31,6 +31,7 @@ OF_LOOP = {
     "step_ends": ("loss", "samples"),
     "scheduled": ("cpu_ns", "queued_ns"),
 }
+OF_AN_END = ("issued", "awaited", "notified", "ended")  # the moments of a collective that come with its end
 # and of all notes
 ARGUMENTS = {
     **OF_LOOP,
@@ -40,21 +41,8 @@ ARGUMENTS = {
     "slept": ("site", "begin_ns", "end_ns"),  # site: an index into SITES
     "numbered": (),  # the rank has accepted the number of a step that the relay has sent
     # number: only of a call that has not ended yet. line: a stack. background: 0, 1 or ASIDE
-    "collective": (
-        "number",
-        "kind",
-        "size",
-        "root",
-        "group",
-        "line",
-        "background",
-        "enter",
-        "issued",
-        "awaited",
-        "notified",
-        "ended",
-    ),
-    "collective_ended": ("number", "background", "issued", "awaited", "notified", "ended"),
+    "collective": ("number", "kind", "size", "root", "group", "line", "background", "enter", *OF_AN_END),
+    "collective_ended": ("number", "background", *OF_AN_END),
     "asleep": ("is_asleep",),
     "paused": ("begin_ns", "end_ns"),
     "tied": ("error_ns",),  # accuracy from this moment on, as in wire.messages.Tied

@@ -141,9 +141,8 @@ class Observer:
         self.backwards = 0  # nested backward calls in progress
         self._batches: dict[int, int | None] = {}  # batches in a pass over the data, by its iterator's id
         self._marks: list[tuple[str, bool]] = []  # the marked phases in progress, and whether each trains
-        self._unscaled: dict[
-            int, tuple[ref[Tensor], OnItsWay | float | None]
-        ] = {}  # losses, by the id of the scaled tensor
+        # Losses, by the id of the scaled tensor.
+        self._unscaled: dict[int, tuple[ref[Tensor], OnItsWay | float | None]] = {}
         if bottlenecks:
             self._set_delays(bottlenecks, first=None if signs else 0)
 

@@ -200,9 +200,8 @@ class TorchPatches:
     def _let_go(self) -> None:
         """Stop observing: the console has gone or wants no more steps. Another console may come."""
         self.close()
-        if self._has_failed:
-            return
-        OwnThread(self._await_console).start()
+        if not self._has_failed:
+            OwnThread(self._await_console).start()
 
     def _await_console(self) -> None:
         while written(self._console) in (self._written, None):

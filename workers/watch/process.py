@@ -14,7 +14,7 @@ import threading
 from _thread import start_new_thread
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from threading import Event, get_ident, get_native_id
+from threading import Event, get_ident
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -131,7 +131,6 @@ class OwnThread:
         self._over = Event()
         self._over.set()
         self._ident = 0  # no thread has this number
-        self.native_id = 0  # the operating system's number of the thread; 0 before it has begun
 
     def start(self) -> None:
         """Start the thread. Raises RuntimeError if no thread can be started."""
@@ -139,7 +138,7 @@ class OwnThread:
         start_new_thread(self._run, ())
 
     def _run(self) -> None:
-        self._ident, self.native_id = get_ident(), get_native_id()
+        self._ident = get_ident()
         try:
             self._work()
         finally:
