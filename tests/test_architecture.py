@@ -11,25 +11,25 @@ REPO = Path(__file__).parents[1]
 
 # Code lines of each room. They go down, or the commit that raises one says what a user gets for it.
 BUDGETS = {
-    "text": 454,
+    "text": 460,
     "config": 1462,
     "wire": 551,
     "host": 1011,
-    "analysis": 2947,
-    "findings": 2509,
-    "diagnosis": 1189,
-    "live": 787,
-    "report": 1743,
+    "analysis": 2930,
+    "findings": 2488,
+    "diagnosis": 1179,
+    "live": 775,
+    "report": 1733,
     "store": 812,
-    "engines": 2322,
-    "run": 1205,
+    "engines": 2311,
+    "run": 1204,
     "doctor": 442,
-    "projection": 491,
-    "page": 518,
-    "tui": 3699,
+    "projection": 487,
+    "page": 517,
+    "tui": 3696,
     "cli": 809,
-    "workers": 6950,
-    "templates": 653,
+    "workers": 6957,
+    "templates": 639,
 }
 MOST_PICTURES, MOST_PICTURE_BYTES = 24, 2_000_000
 

@@ -23,7 +23,7 @@ from ..instruments.clock import (
 from ..instruments.gpu import memory_of
 from ..instruments.page_locked import RELAXED, exchange_capture_mode
 from ..instruments.sampler import MODULE_CALL, Named, Sampler, frames_of, line_of
-from ..instruments.shield import shielded, suppressed
+from ..instruments.shield import suppressed
 from .encoder import NoteEncoder
 from .ending import MOST_FRAMES, PACKAGES, Place, has_lock, is_ours, place_of, shortened
 from .link import JSON, NOTES, Gone, Link
@@ -69,15 +69,21 @@ class Sender:
         self._closing = Event()
         self._link.put(JSON, json.dumps(hello).encode())
         self.thread = OwnThread(self._run)
-        self._samples = lines and has_lock()
-        self._sampler = Sampler(trains, named_code)
-        self._sampling = OwnThread(shielded(self._sampler.run, over))
+        self._sampler = Sampler(trains, named_code) if lines and has_lock() else None
+        self._sampling = OwnThread(self._sample)
 
     def start(self) -> None:
         """Start the threads; the sending one sends Hello first. Raises RuntimeError if no thread can be started."""
         self.thread.start()
-        if self._samples:
+        if self._sampler is not None:
             self._sampling.start()
+
+    def _sample(self) -> None:
+        try:
+            if self._sampler is not None:
+                self._sampler.run()
+        except Exception as error:
+            self._over(error)
 
     def _run(self) -> None:
         try:
@@ -122,7 +128,7 @@ class Sender:
             self._memory_at = time.monotonic()
             with suppressed(RuntimeError):  # a custom allocator may not report its memory
                 self.notes.extend((CODES["memory"], time.monotonic_ns(), *memory_of(self._device)))
-        if samples := self._sampler.taken():  # before the steps that have them
+        if self._sampler is not None and (samples := self._sampler.taken()):  # before the steps that have them
             self._link.put(JSON, json.dumps({"samples": samples}).encode())
         if notes := self._encoder.encode():
             self._link.put(NOTES, notes)
@@ -131,7 +137,8 @@ class Sender:
 
     def _look(self, order: dict[str, Any]) -> None:
         """Sample as often as the console wants, and send the stack if it asks for one."""
-        self._sampler.per_s = order["per_s"]
+        if self._sampler is not None:
+            self._sampler.per_s = order["per_s"]
         if order["stack"]:
             at_ns, stack = time.monotonic_ns(), stack_of_thread(self._trains)
             self._link.put(JSON, json.dumps({"stack": stack, "asked": order["stack"], "at_ns": at_ns}).encode())
@@ -151,8 +158,9 @@ class Sender:
         """End the thread, send the remaining notes and `last`, and close the connection. last: a message about the end;
         None to send nothing more."""
         self._closing.set()
-        self._sampler.close()
-        self._sampling.has_ended_within(LAST_WORDS_S)
+        if self._sampler is not None:
+            self._sampler.close()
+            self._sampling.has_ended_within(LAST_WORDS_S)
         has_ended = self.thread.has_ended_within(LAST_WORDS_S)
         if last is not None and has_ended:
             self._send_last(last)
