@@ -105,6 +105,8 @@ def pictured(snap: Snap, name: str, size: tuple[int, int] = MIDDLE, theme: str =
         await app.mounted
         await pilot.app.workers.wait_for_complete()
         await pilot.pause()
+        if pilot.app.screen.query("AboutPreset"):  # its Markdown is parsed in a thread
+            await until(pilot, lambda: pilot.app.screen.query("MarkdownBlock"))
         if isinstance(screen, RunScreen):
             screen.draw()
         if isinstance(screen, PrimitivesScreen):
