@@ -81,6 +81,7 @@ for name in sys.argv[1:]:
 """
 
 
+@pytest.mark.rare  # `make bench` starts each
 def test_every_benchmark_can_be_started() -> None:
     """In a process of its own, since some import torch, and some the screens."""
     names = sorted(path.stem for path in (lab_root() / "benchmarks").glob("*.py"))

@@ -30,6 +30,7 @@ bottleneck = [{{ {LATE}, ranks = [0, 1, 2, 3] }}]
 """
 
 
+@pytest.mark.rare  # tests/unit/projection has the prediction, test_throwaway_strategy.py a real run's
 def test_a_real_run_predicts_itself_and_more_ranks(warm: WarmParent, tmp_path: Path) -> None:
     [_, four] = run_here(warm, tmp_path, write_preset(tmp_path, TRAINING))["trials"]
     found = projection(tmp_path, "last", ProjectOptions(trial="two", ranks="2,4,64", cores=available_cores()))
