@@ -7,7 +7,6 @@ part at the next such step. It never waits for its device, calls no collective, 
 import os
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 from weakref import ref
 
@@ -374,13 +373,20 @@ def is_ours(hook: Any) -> bool:
     return str(getattr(hook, "__module__", "")).startswith(__name__.partition(".")[0] + ".")
 
 
-@contextmanager
-def untouched() -> Iterator[None]:
+class untouched:
     """Within this context, nothing is recorded for backward, and neither tensor subclasses nor modes of the training
-    see what is called."""
-    # In this order: a mode of the training would see no_grad, too.
-    with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch(), torch.no_grad():
-        yield
+    see what is called. (Not a generator: Python ignores what a signal handler of the training raises while it drops
+    one.)"""
+
+    def __enter__(self) -> None:
+        # In this order: a mode of the training would see no_grad, too.
+        self._contexts = torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch(), torch.no_grad()
+        for context in self._contexts:
+            context.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        for context in reversed(self._contexts):
+            context.__exit__(*error)
 
 
 def next_due(signs: int) -> int:
