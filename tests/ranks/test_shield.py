@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from workers.instruments.shield import shielded
+from workers.watch.process import no_signals
 
 Handler = Callable[..., Any]
 
@@ -166,3 +167,19 @@ def test_what_ends_the_process_passes() -> None:
 
 def test_a_call_that_fails_not_returns_what_it_returned() -> None:
     assert shielded(divmod, pytest.fail)(7, 2) == (3, 1)
+
+
+def test_a_signal_that_comes_just_before_all_are_blocked_leaves_none_blocked(monkeypatch: pytest.MonkeyPatch) -> None:
+    mask = signal.pthread_sigmask
+
+    def interrupted(how: int, numbers: Any) -> Any:
+        before = mask(how, numbers)
+        if how == signal.SIG_BLOCK and numbers:
+            raise OutOfTime  # as a handler does that Python calls within
+        return before
+
+    before = mask(signal.SIG_BLOCK, ())
+    monkeypatch.setattr(signal, "pthread_sigmask", interrupted)
+    with pytest.raises(OutOfTime), no_signals():
+        pass
+    assert mask(signal.SIG_BLOCK, ()) == before

@@ -59,8 +59,10 @@ def is_autograds_thread() -> bool:
 def no_signals() -> Iterator[None]:
     """Block this thread's signals while the context is open, except those of a fault."""
     faults = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - faults)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     try:
+        # This call raises what a handler does whose signal has just come: then the training gets it, with none blocked.
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - faults)
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
