@@ -29,6 +29,7 @@ from ddptui.wire.connection import PeerKeys, use_keys
 from ddptui.wire.helper_messages import Beat, Farewell, Join, LaunchEnded, Leave, NodeMessage, ToNode, Welcome
 from tests.support.builders import preset_of
 from tests.support.runner import arguments
+from tests.support.waiting import until
 
 SOON_S = 30.0
 
@@ -121,11 +122,7 @@ def test_who_is_silent_is_missed(
 ) -> None:
     join(nodes_hub, node, other)
     other.say(Leave())
-    lost = []
-    deadline = time.monotonic() + SOON_S
-    while not lost and time.monotonic() < deadline:
-        lost = nodes_hub.receive()
-    assert [there.number for there in lost] == [1]
+    assert [there.number for there in until(nodes_hub.receive, SOON_S)] == [1]
     assert nodes_hub.receive() == []
     monkeypatch.setattr(join_engine, "LOST_AFTER_S", 0.0)
     assert [there.number for there in nodes_hub.receive()] == [0]
@@ -174,9 +171,11 @@ def test_how_a_launch_ended_is_kept_in_the_order_in_which_nodes_said_so(
 
 
 def until_heard(nodes_hub: NodeServer, overs: int) -> None:
-    deadline = time.monotonic() + SOON_S
-    while len(nodes_hub.ended) < overs and time.monotonic() < deadline:
+    def are_there() -> bool:
         nodes_hub.receive()
+        return len(nodes_hub.ended) >= overs
+
+    until(are_there, SOON_S)
 
 
 # Tickets
