@@ -24,7 +24,7 @@ LIMITS = {  # of a folder of cgroups, the file that says how much memory the mem
 }
 COUNTERS = {Path("/sys/fs/cgroup/memory"): "memory.oom_control", Path("/sys/fs/cgroup"): "memory.events"}
 BESIDES_TORCH = 700 * 2**20  # bytes, for a console, what a process that forks ranks has besides, and a small rank
-TELL_PEAK = "import resource, torch, torchvision; print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"  # KiB
+TELL_PEAK = "import resource, torch; print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"  # KiB
 GREEDY = "width = 20000\ndepth = 3\n"  # 1.6 GB a layer
 
 

@@ -80,6 +80,8 @@ def differing(look: Look, expected: Look) -> dict[str, set[str]]:
     return {of: rules for of in look.keys() & expected.keys() if (rules := look[of] ^ expected[of])}
 
 
+# Of each screen alone, test_snapshots.py still covers the style.
+@pytest.mark.rare
 async def test_each_screen_looks_after_all_others_as_it_does_alone(tmp_path: Path) -> None:
     alone: dict[str, list[Look]] = {}
     for name in SCREENS:
