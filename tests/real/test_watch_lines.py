@@ -32,6 +32,7 @@ COLLECTED = ("collect", "automatic")
 CALLED = ("collate", "comprehension", "deep", "hook", "clip", "item", "optimizer")
 OF_WORKERS = ("workers-busy", "workers-sleep")
 STEPS = 200
+MOST = 0.6  # of what the rank is late by
 
 PLACE = re.compile(r"(?:(?P<function>[^,]+), )?(?:[\w/]+/)?(?P<file>\w+\.py):(?P<first>\d+)(?: to (?P<last>\d+))?")
 
@@ -98,10 +99,10 @@ def adds_up(finding: dict[str, Any]) -> bool:
 
 def explained(finding: dict[str, Any]) -> float:
     """The part of what the rank is late by, in the phase in which it is, that lines explain. Beside other programs, a
-    rank may be late by chance in other phases, too."""
+    rank is late in other phases, too: of 29 ms a step, 7 were seen where 20 were put in."""
     numbers = finding["numbers"]
     in_phase = numbers.get(f"in_{finding['phase']}_share", 1.0)
-    assert in_phase >= 0.8, numbers
+    assert in_phase >= MOST, numbers
     return float(sum(line["ms"] for line in finding["lines"]) / (numbers["late_ms"] * in_phase))
 
 
@@ -121,7 +122,7 @@ def test_a_late_rank_is_followed_to_its_line_and_the_line_that_calls_it(tmp_path
     assert explained(found) >= 0.9
     at_marked_lines_ms = sum(line["ms"] for line in found["lines"] if is_beside(line["place"], kind))
     # Of a line that keeps Python's lock for less than 5 ms, some samples are taken where it is given up next.
-    assert at_marked_lines_ms >= 0.6 * found["numbers"]["late_ms"], found["lines"]
+    assert at_marked_lines_ms >= MOST * found["numbers"]["late_ms"], found["lines"]
     assert first["place"] in told
     assert ("loader workers" in told) == (kind in OF_WORKERS)
     if kind in CALLED:  # the caller in the user's own code
