@@ -51,9 +51,9 @@ class Node:
     def say(self, message: NodeMessage) -> None:
         self._socket.send(msgspec.msgpack.encode(message))
 
-    def heard(self, to: NodeServer) -> ToNode:
+    def heard(self, to: NodeServer, within_s: float = SOON_S) -> ToNode:
         """The next word."""
-        deadline = time.monotonic() + SOON_S
+        deadline = time.monotonic() + within_s
         while time.monotonic() < deadline:
             to.receive()
             if self._socket.poll(10):
