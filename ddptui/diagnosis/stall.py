@@ -110,12 +110,12 @@ class StallDetector:
         all_still = len(self._ranks) == self._world_size and bool(running) and len(still) == len(running)
         if not silent and not all_still:  # while one rank makes progress, the others may just wait for it
             return None
+        stood_s = self._stall_s if silent or all(rank.progress.trains for rank in running.values()) else self._start_s
+        silent += [number for number, rank in running.items() if rank.stopped_ns is not None]
         progress = {
             number: replace(rank.progress, state=states.get(number), silent=number in silent)
             for number, rank in running.items()
         }
-        started = silent or all(rank.progress.trains for rank in running.values())
-        stood_s = self._stall_s if started else self._start_s
         return explain_stall(progress, self._world_size, stood_s, self._calls.mismatch)
 
     def _stands_still(self, rank: _Rank, now_ns: int) -> bool:

@@ -151,6 +151,13 @@ def test_who_waits_where_and_who_has_not_arrived_is_said(
     assert found.suspect == suspect
 
 
+def test_ranks_of_one_stopped_process_are_named_together_though_one_was_heard_for_longer() -> None:
+    launch = Launch(2)
+    assert launch.until(1, [beat(1, Position())]) is None
+    found = launch.stay(STALL_S, {}, rank0="stopped", rank1="stopped")
+    assert headline(found).startswith("ranks 0 and 1 are stopped, as by SIGSTOP; no progress for")
+
+
 def test_a_rank_that_is_stopped_in_the_midst_of_a_collective_does_not_wait_there() -> None:
     launch = Launch(2)
     launch.add(beat(0, IN_ALL_REDUCE), beat(1, IN_ALL_REDUCE))
